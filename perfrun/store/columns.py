@@ -198,11 +198,16 @@ class TrialRows(RowsToRead):
         self,
         columns: StoreColumns,
         places: Integers,
+        ranks: Integers,
         commits_of: Mapping[int, Mapping[str, str]],
         read: Callable[[Sequence[int]], Mapping[int, Origin]],
     ) -> None:
-        """Take the trials by their places; `commits_of` contexts; `read` gives the rows of ids."""
-        self._columns, self.places, self._commits_of, self._read = columns, places, commits_of, read
+        """Take the trials by their places; `ranks` of all trials order those of a subject by time.
+
+        `commits_of` are those of contexts; `read` gives the rows of ids.
+        """
+        self._columns, self.places, self._all_ranks = columns, places, ranks
+        self._commits_of, self._read = commits_of, read
         self._rows: list[Origin] | None = None
 
     def __len__(self) -> int:
@@ -258,8 +263,21 @@ class TrialRows(RowsToRead):
 
     def taken(self, order: Sequence[int]) -> TrialRows:
         """Return them in another order."""
-        places = self.places[np.asarray(order, dtype=np.int64)]
-        return TrialRows(self._columns, places, self._commits_of, self._read)
+        return self._at(self.places[np.asarray(order, dtype=np.int64)])
+
+    @property
+    def ranks(self) -> list[int]:
+        """Numbers that order the trials of a subject by time, of each."""
+        ranks: list[int] = self._all_ranks[self.places].tolist()
+        return ranks
+
+    def joined(self, others: Sequence[RowsToRead]) -> TrialRows:
+        """Return them with others of the same index behind them."""
+        own = [other.places for other in others if isinstance(other, TrialRows)]
+        return self._at(np.concatenate([self.places, *own]))
+
+    def _at(self, places: Integers) -> TrialRows:
+        return TrialRows(self._columns, places, self._all_ranks, self._commits_of, self._read)
 
 
 def series_columns(
@@ -285,7 +303,7 @@ def series_columns(
     found: dict[int, dict[int, Columns]] = {}
     for begin, end in pairwise(bounds):
         own = kept[begin:end]
-        rows = TrialRows(columns, own["trial"], commits_of, read)
+        rows = TrialRows(columns, own["trial"], ranks, commits_of, read)
         by_metric = found.setdefault(int(subjects[begin]), {})
         by_metric[int(own["metric"][0])] = (rows, own["value"].tolist())
     return found

@@ -80,6 +80,11 @@ class Database:
         """True when the connection has been ended."""
         return self._connection.closed
 
+    @property
+    def now(self) -> sqlalchemy.Connection | None:
+        """The connection while a transaction is open on it; None else."""
+        return self._connection if self._connection.in_transaction() else None
+
     def _connected(self, patience_s: float) -> sqlalchemy.Connection:
         backoff = Backoff(patience_s)
         while True:

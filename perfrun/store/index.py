@@ -149,7 +149,10 @@ class Store:
 
     @contextmanager
     def _later(self) -> Iterator[Connection]:
-        """Open a transaction, also when this has been closed."""
+        """Open a transaction, or go on in that of `series`; also when this has been closed."""
+        if (now := self._database.now) is not None:
+            yield now
+            return
         if not self._database.is_closed:
             with self._database.reading() as connection:
                 yield connection

@@ -33,15 +33,18 @@ def put(workspace: Path, draw: random.Random, numbers: range) -> None:
         step = 1.2 if method == "slow" and night > 14 else 1.0
         run = draw.choice(("", f"run-{night}", f"run-{night}", f"run-{number}"))
         status = "passed" if draw.random() < 0.9 else draw.choice(("failed", "out_of_bounds"))
-        unit = {"unit": "s"} if draw.random() < 0.5 else {}
+        value = draw.lognormvariate(0, 0.01)
+        # Of the series, which alone states a unit: a metric of several units has several rows.
+        figure = {"value": value, "direction": "lower", "unit": draw.choice(("s", "ms"))}
         document = perfrun_summary(
             number,
             name=f"pkg.mod.Cases.{method}",
             wall_time=step * draw.lognormvariate(0, 0.01),
-            metrics=[{"name": "loss", "value": draw.lognormvariate(0, 0.01), **unit}],
+            metrics=[{"name": "loss", "value": value}],
             own={
                 "run_id": run,
                 "outcome": {"status": status},
+                "series": [{"report": "", "metrics": {"loss": figure}}],
                 "quality": {"grade": "B", "disturbed": draw.random() < 0.1, "findings": []},
                 "git": [{"directory": "models", "url": "https://h/r", "git_hash": f"{night:040x}"}],
             },
