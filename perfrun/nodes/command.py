@@ -154,7 +154,7 @@ def _error(given: argparse.Namespace) -> float:
 
 def _midnight(day: date) -> float:
     try:
-        return datetime(day.year, day.month, day.day).timestamp()
+        return max(0.0, datetime(day.year, day.month, day.day).timestamp())
     except (OverflowError, OSError, ValueError):  # before what this platform can tell
         return 0.0
 
@@ -180,10 +180,14 @@ def _put_in_slow_ones(
     found: Sequence[NodeFindings], results: FleetResults, known: Quarantine, workspace: Path
 ) -> Quarantine:
     now = time.time()
+    slow = [one for one in named(found, known) if one.verdict in SLOW]
+    for one in slow:
+        if not file.is_name(one.node):
+            say(f"{shown(one.node)} is no name of a node: it is not put into quarantine")
     fresh = [
         Period(node=one.node, at=now, because=_reason(one, results))
-        for one in named(found, known)
-        if one.verdict in SLOW
+        for one in slow
+        if file.is_name(one.node)
     ]
     if not fresh:
         return known
@@ -240,7 +244,7 @@ def _carry_out(given: argparse.Namespace, workspace: Path) -> int:
 def _names(words: Sequence[str], flag: str) -> list[str]:
     """Return the names of nodes. Raises UsageError for one that no host can have."""
     for word in words:
-        if not word or len(word) > file.LONGEST_NAME or not word.isprintable() or " " in word:
+        if not file.is_name(word):
             raise UsageError(f"--{flag}={shown(word)}: is no name of a node")
     return list(words)
 
