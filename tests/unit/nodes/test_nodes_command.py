@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import time
 from dataclasses import replace
@@ -19,6 +20,7 @@ from perfrun.benchmark import main
 from perfrun.errors import WorkspaceError
 from perfrun.nodes.command import _put_in_slow_ones
 from perfrun.nodes.fleet_results import FleetResults
+from perfrun.nodes.words import lines_about
 from perfrun.store import quarantine
 from perfrun.store.quarantine import Period
 from tests.summaries import summary, write
@@ -202,6 +204,9 @@ def test_a_quarantine_from_a_day_on_keeps_what_was_before() -> None:
         (["--forget=x"], "node x is not in the quarantine"),
         (["--error=0"], "more than 0"),
         (["--across=moon"], "--across"),
+        (["--metric=wall_tme"], "--metric=wall_tme: no result of"),
+        (["--metric=wall_tme"], "has it; did you mean wall_time?"),
+        (["--canary=*canry"], "--canary=*canry: no result of"),
     ],
 )
 def test_a_mistake_gives_one_line(
@@ -312,3 +317,16 @@ def test_a_name_that_no_host_can_have_is_not_put_into_quarantine(
     said = capsys.readouterr().err
     assert "two words is no name of a node" in said
     assert "nnnn... is no name of a node" in said
+
+
+def test_a_name_of_a_stranger_is_quoted_in_the_command_to_be_copied() -> None:
+    slow = slow_nodes("x;touch${IFS}/tmp/pwned;#", "n" * 300, "good")
+    (line,) = (
+        line
+        for line in lines_about(slow, NO_FIGURES, quarantine.Quarantine(), 0.005)
+        if "perfrun nodes" in line
+    )
+    words = shlex.split(line.partition(": ")[2])
+    wanted = ["--quarantine=x;touch${IFS}/tmp/pwned;#", "--quarantine=good"]
+    assert words == ["perfrun", "nodes", *wanted]
+    assert f"'{wanted[0]}'" in line
