@@ -19,10 +19,11 @@ from perfrun.analysis.nodes import NodeFindings, without_equals
 from perfrun.benchmark import main
 from perfrun.errors import WorkspaceError
 from perfrun.nodes.command import _put_in_slow_ones
-from perfrun.nodes.fleet_results import FleetResults
+from perfrun.nodes.fleet_results import FleetResults, fleet_results
 from perfrun.nodes.words import lines_about
 from perfrun.store import quarantine
 from perfrun.store.quarantine import Period
+from perfrun.summary.record import record_of
 from tests.summaries import summary, write
 
 METHODS = ("pkg.cases.Cases.matmul", "pkg.cases.Cases.copy")
@@ -330,3 +331,21 @@ def test_a_name_of_a_stranger_is_quoted_in_the_command_to_be_copied() -> None:
     wanted = ["--quarantine=x;touch${IFS}/tmp/pwned;#", "--quarantine=good"]
     assert words == ["perfrun", "nodes", *wanted]
     assert f"'{wanted[0]}'" in line
+
+
+def test_a_disturbed_trial_counts_once_whatever_it_measured(tmp_path: Path) -> None:
+    records = [
+        record_of(
+            summary(
+                name=f"trial-{number}",
+                disturbed=number == 0,
+                metrics={"latency_s": 1.0, "latency_median_s": 1.0},
+                system={"hostname": "node"},
+            ),
+            tmp_path,
+        )
+        for number in range(4)
+    ]
+    found = fleet_results(records, metric="*")
+    assert len({group.metric for group in found.groups.values()}) > 1
+    assert found.disturbed == 1
