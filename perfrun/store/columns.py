@@ -31,8 +31,9 @@ from perfrun.store.schema import measurements, meta, trials
 from perfrun.summary.document import Status
 from perfrun.untrusted import Refused, opened
 
-_FORMAT = "1"  # of the file; another one is not read
+_FORMAT = "2"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
+_LOOKED_AT = 1_000  # trials at the end of the index, and as many spread over it
 _STATUSES = tuple(status.value for status in Status)
 _TRIALS = np.dtype(
     [
@@ -71,7 +72,7 @@ class Mark:
     """What an index was like when its columns were read."""
 
     state: str
-    uid: str  # of the last trial
+    uids: str  # digest of ids and uids: of the last trials, and of some of all others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def read_columns(connection: Connection, path: Path) -> StoreColumns:
     state = str(connection.execute(query).scalar_one())
     known = _load(path)
     if known is None or known.mark.state != state or not _is_of(connection, known):
-        mark = Mark(state=state, uid="")
+        mark = Mark(state=state, uids="")
         known = StoreColumns(mark=mark, trials=np.empty(0, _TRIALS), figures=np.empty(0, _FIGURES))
     now = _with_new(connection, known)
     if now is not known:
@@ -103,11 +104,23 @@ def read_columns(connection: Connection, path: Path) -> StoreColumns:
 
 
 def _is_of(connection: Connection, known: StoreColumns) -> bool:
-    """Return False for the columns of an index whose place another one has taken."""
-    if not len(known.trials):
-        return True
-    query = select(trials.c.uid).where(trials.c.id == int(known.trials["id"][-1]))
-    return bool(connection.execute(query).scalar() == known.mark.uid)
+    """Return False for the columns of an index whose place another one has taken.
+
+    So has one that lost its last trials, or was put back from a backup, and got these trials again
+    in another order: its ids are those of other trials.
+    """
+    return not len(known.trials) or _uids(connection, known.trials["id"]) == known.mark.uids
+
+
+def _uids(connection: Connection, ids: Integers) -> str:
+    """Return the digest of the uids of the last trials, and of some of all others."""
+    spread = np.linspace(0, len(ids) - 1, min(len(ids), _LOOKED_AT), dtype=np.int64)
+    chosen = {*ids[-_LOOKED_AT:].tolist(), *ids[spread].tolist()}
+    query = select(trials.c.id, trials.c.uid).where(trials.c.id.in_(chosen)).order_by(trials.c.id)
+    digest = blake2b(digest_size=16)
+    for row in read_rows(connection, query):
+        digest.update("{}\0{}\0".format(*row).encode())
+    return digest.hexdigest()
 
 
 def _with_new(connection: Connection, known: StoreColumns) -> StoreColumns:
@@ -135,10 +148,10 @@ def _with_new(connection: Connection, known: StoreColumns) -> StoreColumns:
     query = select(*columns).where(measurements.c.trial_id > last).order_by(*columns[:2])
     figures = _array(connection, query, _FIGURES, tuple)
     figures["trial"] = len(known.trials) + np.searchsorted(added["id"], figures["trial"])
-    uid = connection.execute(select(trials.c.uid).where(trials.c.id == newest)).scalar_one()
+    every = np.concatenate([known.trials, added])
     return StoreColumns(
-        mark=Mark(state=known.mark.state, uid=str(uid)),
-        trials=np.concatenate([known.trials, added]),
+        mark=Mark(state=known.mark.state, uids=_uids(connection, every["id"])),
+        trials=every,
         figures=np.concatenate([known.figures, figures]),
     )
 
@@ -177,13 +190,13 @@ def _load(path: Path) -> StoreColumns | None:
         return None
     if len(known) and known["status"].max() >= len(_STATUSES):
         return None
-    return StoreColumns(mark=Mark(state=texts[1], uid=texts[2]), trials=known, figures=figures)
+    return StoreColumns(mark=Mark(state=texts[1], uids=texts[2]), trials=known, figures=figures)
 
 
 def _save(path: Path, columns: StoreColumns) -> None:
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
-        about = np.array([_FORMAT, columns.mark.state, columns.mark.uid])
+        about = np.array([_FORMAT, columns.mark.state, columns.mark.uids])
         with aside.open("xb") as file:
             np.savez(file, about=about, trials=columns.trials, figures=columns.figures)
         os.replace(aside, path)  # noqa: PTH105
