@@ -33,6 +33,7 @@ from perfrun.untrusted import Refused, opened
 
 _FORMAT = "2"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
+_MOST_SINGLE = 8  # trials of a series that are read one by one; a question for each takes time
 _LOOKED_AT = 1_000  # trials at the end of the index, and as many spread over it
 _STATUSES = tuple(status.value for status in Status)
 _TRIALS = np.dtype(
@@ -222,6 +223,7 @@ class TrialRows(RowsToRead):
         self._columns, self.places, self._all_ranks = columns, places, ranks
         self._commits_of, self._read = commits_of, read
         self._rows: list[Origin] | None = None
+        self._single: dict[int, Origin] = {}  # by their id, until all are read
 
     def __len__(self) -> int:
         return len(self.places)
@@ -230,6 +232,12 @@ class TrialRows(RowsToRead):
         return iter(self._all())
 
     def __getitem__(self, place: Any) -> Any:
+        if self._rows is None and isinstance(place, int):
+            number = int(self._columns.trials["id"][self.places[place]])
+            if number not in self._single and len(self._single) < _MOST_SINGLE:
+                self._single[number] = self._read([number])[number]
+            if number in self._single:
+                return self._single[number]
         return self._all()[place]
 
     def _all(self) -> list[Origin]:
