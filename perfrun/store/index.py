@@ -107,6 +107,7 @@ class Store:
         *,
         which: reading.Which = "all",
         methods: Sequence[str] = (),
+        with_quarantine: bool = False,
     ) -> Iterator[Series]:
         """Return the series whose method and metric fit the patterns (`*`).
 
@@ -114,12 +115,13 @@ class Store:
         hand: in `clones` (by the checkout's folder) or where `by_ancestry` finds it; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`
         selects primary metrics or derived ones. `methods` are further patterns for methods.
-        Trials of nodes in quarantine are left out; `left_out` counts them.
+        Trials of nodes in quarantine are left out, unless `with_quarantine`; `left_out` counts them.
         """
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)
         with no_collection(), self._database.reading() as connection:
-            left_out = self._in_quarantine(connection)
+            self.left_out = {}
+            left_out = set() if with_quarantine else self._in_quarantine(connection)
             # The columns hold what nobody has left out.
             plain = selector != Selector() or bool(left_out)
             at = None if plain else self._columns_at(connection)
@@ -163,7 +165,6 @@ class Store:
     def _in_quarantine(self, connection: Connection) -> set[int]:
         """Return the ids of the trials that do not count, and count them by node."""
         quarantine = read_quarantine(self.address.home) if self.address.home else Quarantine()
-        self.left_out = {}
         if not quarantine.periods:
             return set()
         found = set()
