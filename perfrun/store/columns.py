@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
+import time
 import uuid
 import zipfile
 import zlib
@@ -35,6 +37,8 @@ _FORMAT = "2"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
 _MOST_SINGLE = 8  # trials of a series that are read one by one; a question for each takes time
 _LOOKED_AT = 1_000  # trials at the end of the index, and as many spread over it
+_OF_A_WRITER = re.compile(r"[0-9a-f]{32}")
+_ABANDONED_S = 3600.0
 _STATUSES = tuple(status.value for status in Status)
 _TRIALS = np.dtype(
     [
@@ -195,6 +199,7 @@ def _load(path: Path) -> StoreColumns | None:
 
 
 def _save(path: Path, columns: StoreColumns) -> None:
+    _remove_abandoned(path)
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         about = np.array([_FORMAT, columns.mark.state, columns.mark.uids])
@@ -203,6 +208,16 @@ def _save(path: Path, columns: StoreColumns) -> None:
         os.replace(aside, path)  # noqa: PTH105
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what writers that were killed have left; it takes seconds to write."""
+    for other in path.parent.iterdir():
+        name, _, end = other.name.rpartition(".")
+        if name == path.name and _OF_A_WRITER.fullmatch(end):
+            with contextlib.suppress(OSError):
+                if other.lstat().st_mtime < time.time() - _ABANDONED_S:
+                    other.unlink()
 
 
 class TrialRows(RowsToRead):

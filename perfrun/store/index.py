@@ -115,7 +115,8 @@ class Store:
         hand: in `clones` (by the checkout's folder) or where `by_ancestry` finds it; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`
         selects primary metrics or derived ones. `methods` are further patterns for methods.
-        Trials of nodes in quarantine are left out, unless `with_quarantine`; `left_out` counts them.
+        Trials of nodes in quarantine are left out unless `with_quarantine` says otherwise;
+        `left_out` counts them.
         """
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -195,3 +196,18 @@ def test_columns_do_not_bring_back_what_a_node_in_quarantine_measured(
     assert answers(address)[0] == [[], []]
     assert main(["nodes", f"--workspace={workspace}", "--forget=vm"]) == 0
     assert answers(address)[0][0] == before
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "perfrun.db-columns"
+    old, young, foreign = (
+        path.with_name(f"{path.name}.{end}") for end in ("a" * 32, "b" * 32, "c")
+    )
+    for one in (old, young, foreign):
+        one.touch()
+    for one in (old, foreign):
+        os.utime(one, (0, 0))
+    mark = columns.Mark(state="ab", uids="cd")
+    trials, figures = np.empty(0, columns._TRIALS), np.empty(0, columns._FIGURES)
+    columns._save(path, columns.StoreColumns(mark=mark, trials=trials, figures=figures))
+    assert {*tmp_path.iterdir()} == {path, young, foreign}
