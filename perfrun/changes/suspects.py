@@ -24,6 +24,7 @@ from perfrun.untrusted import read_file
 if TYPE_CHECKING:
     from perfrun.analysis.changepoint import SeriesWatch
     from perfrun.analysis.screening import Deviation
+    from perfrun.analysis.stats import Floats
 
 FILE = "suspects.json"
 MOST_PAIRS = 120  # of a suspect
@@ -226,8 +227,12 @@ def screen(
         begin = max(0, len(one.observations) - last - LEVEL_BEFORE)
         whole = np.log(np.asarray(one.observations.values[begin:], dtype=np.float64))
         whole_days = one.observations.not_falling[begin:]
-        for place, level in enumerate(levels_before(whole), start=FEWEST_BEFORE):
-            off.setdefault(whole_days[place], []).append(float(whole[place] - level))
+        even = _without_step(whole, max(0, start - begin), LEVEL_BEFORE)
+        of_day: dict[int, list[float]] = {}  # several runs of a night are one voice
+        for place, level in enumerate(levels_before(even), start=FEWEST_BEFORE):
+            of_day.setdefault(whole_days[place], []).append(float(even[place] - level))
+        for day, runs in of_day.items():
+            off.setdefault(day, []).append(float(np.median(runs)))
         own = max(start, len(one.observations) - last) - begin
         logs.append(whole[own:])
         days.append(whole_days[own:])
@@ -246,6 +251,20 @@ def screen(
             if deviation is not None and deviation.is_suspect:
                 found[at] = deviation
     return [Screened(one=watched[at], found=found[at], start=starts[at]) for at in sorted(found)]
+
+
+def _without_step(logs: Floats, at: int, width: int) -> Floats:
+    """Return the observations with those before a known step put to the level behind it.
+
+    Else each series that made the step would count as off for as long as a level takes to follow,
+    and where most of a suite made it, those that did not would seem to be off.
+    """
+    import numpy as np
+
+    if not 0 < at < len(logs):
+        return logs
+    step = float(np.median(logs[at : at + width]) - np.median(logs[max(0, at - width) : at]))
+    return np.concatenate((logs[:at] + step, logs[at:]))
 
 
 def level_starts(

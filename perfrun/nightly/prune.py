@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from perfrun.options.store_address import parse_address
 from perfrun.run.journal import Journal, folders_of, going_on
 from perfrun.shown import say, write_json, write_lines, write_prose
 from perfrun.store.index import Store, open_store
+from perfrun.store.query import Series
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 
 _ASIDE = ".pruned"
@@ -426,8 +427,15 @@ def _trials(store: Store, workspace: Path) -> tuple[list[SummaryRecord], set[str
 
 
 def _neighbours(store: Store) -> set[str]:
+    found = _neighbours_of(store.series(which="primary"))
+    if store.left_out:  # those of nodes in quarantine may count again one day
+        found |= _neighbours_of(store.series(which="primary", with_quarantine=True))
+    return found
+
+
+def _neighbours_of(series: Iterable[Series]) -> set[str]:
     try:
-        watched, left_out = watch_series(store.series(which="primary"))
+        watched, left_out = watch_series(series)
     except UsageError:  # no trial has a figure
         return set()
     changes = find_changes(watched, left_out).rows

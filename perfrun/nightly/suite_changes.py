@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from perfrun.analysis.changepoint import SeriesWatch
     from perfrun.changes.watched import WatchedSeries
     from perfrun.store.index import Store
-    from perfrun.store.query import Series
+    from perfrun.store.query import Origins, Series
+_DAY_S = 86400.0  # before a night, by which the clock of a node may be off
 # Method, metric, environment, direction and alarm night: these identify a change in all nights.
 ChangeKey = tuple[str, str, str, str, str]
 
@@ -83,7 +84,9 @@ def recent_changes(
         id(one.origins): one.origins for one in series
     }  # the metrics of a method share them
     of_night = {
-        number for number, own in different.items() if any(row.label == night for row in own.rows)
+        number
+        for number, own in different.items()
+        if any(row.label == night for row in _since(own, begun - _DAY_S).rows)
     }
     current = [one for one in series if id(one.origins) in of_night]
     cuts = cuts_of((*chosen.watched, *chosen.short), result.watches)
@@ -103,6 +106,11 @@ def recent_changes(
         watched=chosen.watched,
         watches=result.watches,
     )
+
+
+def _since(origins: Origins, begin: float) -> Origins:
+    """Return the later trials: of a large index, the texts of those before are not read."""
+    return origins.taken([place for place, at in enumerate(origins.times) if at >= begin])
 
 
 def _creep_lines(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date, datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ from perfrun.summary.metrics import WALL_TIME
 
 if TYPE_CHECKING:
     from perfrun.analysis.nodes import NodeFindings
+    from perfrun.summary.record import SummaryRecord
 
 _ACROSS = ("none", "software", "all")
 _DAYS = 30  # whose results are judged without --since
@@ -123,7 +125,7 @@ def _judged(given: argparse.Namespace) -> tuple[Sequence[NodeFindings], FleetRes
 
         bring_up_to_date(store, given)
         methods = (given.method, *given.canary) if given.method else ()
-        records = store.trials(Selector(since=_midnight(since), methods=methods))
+        records = list(store.trials(Selector(since=_midnight(since), methods=methods)))
         results = fleet_results(
             records,
             metric=given.metric or WALL_TIME,
@@ -136,8 +138,28 @@ def _judged(given: argparse.Namespace) -> tuple[Sequence[NodeFindings], FleetRes
             f"{place} holds no results of that kind since {since.isoformat()} "
             "(--since=DATE takes earlier ones, `perfrun index DIR` reads those of other machines)"
         )
+    _refuse_mistyped(given, records, results, place)
     judged = {one.node: one for one in judge_nodes(results.figures, _error(given))}
     return [judged.get(name) or _unjudged(name) for name in sorted(results.nodes)], results
+
+
+def _refuse_mistyped(
+    given: argparse.Namespace, records: Sequence[SummaryRecord], results: FleetResults, place: str
+) -> None:
+    """Raise UsageError for a metric or a canary that no trial has."""
+    if given.metric and not results.figures:
+        known = {name for record in records for name in record.metrics}
+        raise _fits_nothing("--metric", given.metric, known, place)
+    methods = {record.subject.method for record in records}
+    for pattern in given.canary:
+        if not any(fnmatchcase(name, pattern) for name in methods):
+            raise _fits_nothing("--canary", pattern, methods, place)
+
+
+def _fits_nothing(flag: str, pattern: str, known: Collection[str], place: str) -> UsageError:
+    near = nearest(pattern, sorted(known))
+    hint = f"; did you mean {shown(near)}?" if near else ""
+    return UsageError(f"{flag}={shown(pattern)}: no result of {place} has it{hint}")
 
 
 def _unjudged(name: str) -> NodeFindings:
@@ -154,7 +176,7 @@ def _error(given: argparse.Namespace) -> float:
 
 def _midnight(day: date) -> float:
     try:
-        return datetime(day.year, day.month, day.day).timestamp()
+        return max(0.0, datetime(day.year, day.month, day.day).timestamp())
     except (OverflowError, OSError, ValueError):  # before what this platform can tell
         return 0.0
 
@@ -180,10 +202,14 @@ def _put_in_slow_ones(
     found: Sequence[NodeFindings], results: FleetResults, known: Quarantine, workspace: Path
 ) -> Quarantine:
     now = time.time()
+    slow = [one for one in named(found, known) if one.verdict in SLOW]
+    for one in slow:
+        if not file.is_name(one.node):
+            say(f"{shown(one.node)} is no name of a node: it is not put into quarantine")
     fresh = [
         Period(node=one.node, at=now, because=_reason(one, results))
-        for one in named(found, known)
-        if one.verdict in SLOW
+        for one in slow
+        if file.is_name(one.node)
     ]
     if not fresh:
         return known
@@ -240,7 +266,7 @@ def _carry_out(given: argparse.Namespace, workspace: Path) -> int:
 def _names(words: Sequence[str], flag: str) -> list[str]:
     """Return the names of nodes. Raises UsageError for one that no host can have."""
     for word in words:
-        if not word or len(word) > file.LONGEST_NAME or not word.isprintable() or " " in word:
+        if not file.is_name(word):
             raise UsageError(f"--{flag}={shown(word)}: is no name of a node")
     return list(words)
 

@@ -59,6 +59,7 @@ class FleetResults:
 
 
 class _Trial(NamedTuple):
+    number: int  # of its record: it has several metrics
     time: float
     value: float
     disturbed: bool
@@ -80,7 +81,7 @@ def fleet_results(
     nodes: dict[str, NodeFacts] = {}
     found: dict[tuple[str, Group, int], list[_Trial]] = {}
     nameless = 0
-    for record in records:
+    for number, record in enumerate(records):
         if not record.ran:
             continue
         if not record.hostname:
@@ -100,25 +101,25 @@ def fleet_results(
                 continue
             value = math.log(one.value) * (1 if one.direction == "lower" else -1)
             group = _group(record, name, own, across)
-            trial = _Trial(record.timestamp, value, record.disturbed)
+            trial = _Trial(number, record.timestamp, value, record.disturbed)
             found.setdefault((record.hostname, group, night), []).append(trial)
     groups = {f"{at:06}": one for at, one in enumerate(sorted({key[1] for key in found}))}
     names = {one: name for name, one in groups.items()}
     figures = []
-    total = 0
+    left_out: set[int] = set()
     for (node, group, night), trials in found.items():
         is_canary = any(fnmatchcase(group.method, pattern) for pattern in canaries)
-        total += len(trials)
+        chosen = counted(trials)
+        left_out |= {one.number for one in trials} - {one.number for one in chosen}
         figures += [
-            Figure(node, names[group], night, one.time, one.value, is_canary)
-            for one in counted(trials)
+            Figure(node, names[group], night, one.time, one.value, is_canary) for one in chosen
         ]
     return FleetResults(
         figures=tuple(figures),
         groups=groups,
         nodes=nodes,
         nameless=nameless,
-        disturbed=total - len(figures),
+        disturbed=len(left_out),
     )
 
 

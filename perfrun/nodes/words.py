@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perfrun.nodes.fleet_results import FleetResults, NodeFacts
 from perfrun.reports.table import Column, Table, TableCell, coloured
-from perfrun.store.quarantine import Period, Quarantine
+from perfrun.store.quarantine import Period, Quarantine, is_name
 
 if TYPE_CHECKING:
     from perfrun.analysis.nodes import NodeFindings, Verdict
@@ -162,9 +163,10 @@ def lines_about(
     if results.nameless:
         lines.append(f"{_many(results.nameless, 'trial')} without a host name left out")
     lines += _fingerprint_lines(results)
-    slow = [one.node for one in odd if one.verdict in SLOW]
+    # The names are those of summaries, and the line is made to be copied into a shell.
+    slow = [one.node for one in odd if one.verdict in SLOW and is_name(one.node)]
     if slow:
-        flags = " ".join(f"--quarantine={node}" for node in slow[:_MOST_METHODS])
+        flags = " ".join(shlex.quote(f"--quarantine={node}") for node in slow[:_MOST_METHODS])
         lines.append(f"leave out what they measure: perfrun nodes {flags}")
     return lines
 

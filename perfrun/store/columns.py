@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
+import time
 import uuid
 import zipfile
 import zlib
@@ -31,8 +33,12 @@ from perfrun.store.schema import measurements, meta, trials
 from perfrun.summary.document import Status
 from perfrun.untrusted import Refused, opened
 
-_FORMAT = "1"  # of the file; another one is not read
+_FORMAT = "2"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
+_MOST_SINGLE = 8  # trials of a series that are read one by one; a question for each takes time
+_LOOKED_AT = 1_000  # trials at the end of the index, and as many spread over it
+_OF_A_WRITER = re.compile(r"[0-9a-f]{32}")
+_ABANDONED_S = 3600.0
 _STATUSES = tuple(status.value for status in Status)
 _TRIALS = np.dtype(
     [
@@ -71,7 +77,7 @@ class Mark:
     """What an index was like when its columns were read."""
 
     state: str
-    uid: str  # of the last trial
+    uids: str  # digest of ids and uids: of the last trials, and of some of all others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +99,7 @@ def read_columns(connection: Connection, path: Path) -> StoreColumns:
     state = str(connection.execute(query).scalar_one())
     known = _load(path)
     if known is None or known.mark.state != state or not _is_of(connection, known):
-        mark = Mark(state=state, uid="")
+        mark = Mark(state=state, uids="")
         known = StoreColumns(mark=mark, trials=np.empty(0, _TRIALS), figures=np.empty(0, _FIGURES))
     now = _with_new(connection, known)
     if now is not known:
@@ -103,11 +109,23 @@ def read_columns(connection: Connection, path: Path) -> StoreColumns:
 
 
 def _is_of(connection: Connection, known: StoreColumns) -> bool:
-    """Return False for the columns of an index whose place another one has taken."""
-    if not len(known.trials):
-        return True
-    query = select(trials.c.uid).where(trials.c.id == int(known.trials["id"][-1]))
-    return bool(connection.execute(query).scalar() == known.mark.uid)
+    """Return False for the columns of an index whose place another one has taken.
+
+    So has one that lost its last trials, or was put back from a backup, and got these trials again
+    in another order: its ids are those of other trials.
+    """
+    return not len(known.trials) or _uids(connection, known.trials["id"]) == known.mark.uids
+
+
+def _uids(connection: Connection, ids: Integers) -> str:
+    """Return the digest of the uids of the last trials, and of some of all others."""
+    spread = np.linspace(0, len(ids) - 1, min(len(ids), _LOOKED_AT), dtype=np.int64)
+    chosen = {*ids[-_LOOKED_AT:].tolist(), *ids[spread].tolist()}
+    query = select(trials.c.id, trials.c.uid).where(trials.c.id.in_(chosen)).order_by(trials.c.id)
+    digest = blake2b(digest_size=16)
+    for row in read_rows(connection, query):
+        digest.update("{}\0{}\0".format(*row).encode())
+    return digest.hexdigest()
 
 
 def _with_new(connection: Connection, known: StoreColumns) -> StoreColumns:
@@ -135,10 +153,10 @@ def _with_new(connection: Connection, known: StoreColumns) -> StoreColumns:
     query = select(*columns).where(measurements.c.trial_id > last).order_by(*columns[:2])
     figures = _array(connection, query, _FIGURES, tuple)
     figures["trial"] = len(known.trials) + np.searchsorted(added["id"], figures["trial"])
-    uid = connection.execute(select(trials.c.uid).where(trials.c.id == newest)).scalar_one()
+    every = np.concatenate([known.trials, added])
     return StoreColumns(
-        mark=Mark(state=known.mark.state, uid=str(uid)),
-        trials=np.concatenate([known.trials, added]),
+        mark=Mark(state=known.mark.state, uids=_uids(connection, every["id"])),
+        trials=every,
         figures=np.concatenate([known.figures, figures]),
     )
 
@@ -177,18 +195,29 @@ def _load(path: Path) -> StoreColumns | None:
         return None
     if len(known) and known["status"].max() >= len(_STATUSES):
         return None
-    return StoreColumns(mark=Mark(state=texts[1], uid=texts[2]), trials=known, figures=figures)
+    return StoreColumns(mark=Mark(state=texts[1], uids=texts[2]), trials=known, figures=figures)
 
 
 def _save(path: Path, columns: StoreColumns) -> None:
+    _remove_abandoned(path)
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
-        about = np.array([_FORMAT, columns.mark.state, columns.mark.uid])
+        about = np.array([_FORMAT, columns.mark.state, columns.mark.uids])
         with aside.open("xb") as file:
             np.savez(file, about=about, trials=columns.trials, figures=columns.figures)
         os.replace(aside, path)  # noqa: PTH105
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what writers that were killed have left; it takes seconds to write."""
+    for other in path.parent.iterdir():
+        name, _, end = other.name.rpartition(".")
+        if name == path.name and _OF_A_WRITER.fullmatch(end):
+            with contextlib.suppress(OSError):
+                if other.lstat().st_mtime < time.time() - _ABANDONED_S:
+                    other.unlink()
 
 
 class TrialRows(RowsToRead):
@@ -198,12 +227,18 @@ class TrialRows(RowsToRead):
         self,
         columns: StoreColumns,
         places: Integers,
+        ranks: Integers,
         commits_of: Mapping[int, Mapping[str, str]],
         read: Callable[[Sequence[int]], Mapping[int, Origin]],
     ) -> None:
-        """Take the trials by their places; `commits_of` contexts; `read` gives the rows of ids."""
-        self._columns, self.places, self._commits_of, self._read = columns, places, commits_of, read
+        """Take the trials by their places; `ranks` of all trials order those of a subject by time.
+
+        `commits_of` are those of contexts; `read` gives the rows of ids.
+        """
+        self._columns, self.places, self._all_ranks = columns, places, ranks
+        self._commits_of, self._read = commits_of, read
         self._rows: list[Origin] | None = None
+        self._single: dict[int, Origin] = {}  # by their id, until all are read
 
     def __len__(self) -> int:
         return len(self.places)
@@ -212,6 +247,12 @@ class TrialRows(RowsToRead):
         return iter(self._all())
 
     def __getitem__(self, place: Any) -> Any:
+        if self._rows is None and isinstance(place, int):
+            number = int(self._columns.trials["id"][self.places[place]])
+            if number not in self._single and len(self._single) < _MOST_SINGLE:
+                self._single[number] = self._read([number])[number]
+            if number in self._single:
+                return self._single[number]
         return self._all()[place]
 
     def _all(self) -> list[Origin]:
@@ -258,8 +299,21 @@ class TrialRows(RowsToRead):
 
     def taken(self, order: Sequence[int]) -> TrialRows:
         """Return them in another order."""
-        places = self.places[np.asarray(order, dtype=np.int64)]
-        return TrialRows(self._columns, places, self._commits_of, self._read)
+        return self._at(self.places[np.asarray(order, dtype=np.int64)])
+
+    @property
+    def ranks(self) -> list[int]:
+        """Numbers that order the trials of a subject by time, of each."""
+        ranks: list[int] = self._all_ranks[self.places].tolist()
+        return ranks
+
+    def joined(self, others: Sequence[RowsToRead]) -> TrialRows:
+        """Return them with others of the same index behind them."""
+        own = [other.places for other in others if isinstance(other, TrialRows)]
+        return self._at(np.concatenate([self.places, *own]))
+
+    def _at(self, places: Integers) -> TrialRows:
+        return TrialRows(self._columns, places, self._all_ranks, self._commits_of, self._read)
 
 
 def series_columns(
@@ -285,7 +339,7 @@ def series_columns(
     found: dict[int, dict[int, Columns]] = {}
     for begin, end in pairwise(bounds):
         own = kept[begin:end]
-        rows = TrialRows(columns, own["trial"], commits_of, read)
+        rows = TrialRows(columns, own["trial"], ranks, commits_of, read)
         by_metric = found.setdefault(int(subjects[begin]), {})
         by_metric[int(own["metric"][0])] = (rows, own["value"].tolist())
     return found

@@ -24,7 +24,14 @@ from sqlalchemy.pool import NullPool
 from perfrun.errors import StoreError
 from perfrun.options.store_address import Address
 from perfrun.store import schema
-from perfrun.store.patience import Backoff, BusyStoreError, is_full_or_restarts, is_passing
+from perfrun.store.patience import (
+    Backoff,
+    BusyStoreError,
+    LastingStoreError,
+    is_full_or_restarts,
+    is_lasting,
+    is_passing,
+)
 from perfrun.text import redact
 
 WAIT_S = 30  # for another writer, for a server to answer, and for one that is full
@@ -79,6 +86,11 @@ class Database:
     def is_closed(self) -> bool:
         """True when the connection has been ended."""
         return self._connection.closed
+
+    @property
+    def now(self) -> sqlalchemy.Connection | None:
+        """The connection while a transaction is open on it; None else."""
+        return self._connection if self._connection.in_transaction() else None
 
     def _connected(self, patience_s: float) -> sqlalchemy.Connection:
         backoff = Backoff(patience_s)
@@ -247,7 +259,11 @@ def one_line_errors(address: Address) -> Iterator[None]:
             text if text.startswith(address.shown) else f"{address.shown}: {text}"
         ) from None
     except SQLAlchemyError as error:
-        kind = BusyStoreError if is_passing(error) else StoreError
+        kind = StoreError
+        if is_passing(error):
+            kind = BusyStoreError
+        elif is_lasting(error, is_sqlite=address.is_sqlite):
+            kind = LastingStoreError
         raise kind(f"{address.shown}: {_line(error)}{_advice(address, error)}") from None
 
 

@@ -107,6 +107,7 @@ class Store:
         *,
         which: reading.Which = "all",
         methods: Sequence[str] = (),
+        with_quarantine: bool = False,
     ) -> Iterator[Series]:
         """Return the series whose method and metric fit the patterns (`*`).
 
@@ -114,12 +115,14 @@ class Store:
         hand: in `clones` (by the checkout's folder) or where `by_ancestry` finds it; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`
         selects primary metrics or derived ones. `methods` are further patterns for methods.
-        Trials of nodes in quarantine are left out; `left_out` counts them.
+        Trials of nodes in quarantine are left out unless `with_quarantine` says otherwise;
+        `left_out` counts them.
         """
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)
         with no_collection(), self._database.reading() as connection:
-            left_out = self._in_quarantine(connection)
+            self.left_out = {}
+            left_out = set() if with_quarantine else self._in_quarantine(connection)
             # The columns hold what nobody has left out.
             plain = selector != Selector() or bool(left_out)
             at = None if plain else self._columns_at(connection)
@@ -149,7 +152,10 @@ class Store:
 
     @contextmanager
     def _later(self) -> Iterator[Connection]:
-        """Open a transaction, also when this has been closed."""
+        """Open a transaction, or go on in that of `series`; also when this has been closed."""
+        if (now := self._database.now) is not None:
+            yield now
+            return
         if not self._database.is_closed:
             with self._database.reading() as connection:
                 yield connection
@@ -160,7 +166,6 @@ class Store:
     def _in_quarantine(self, connection: Connection) -> set[int]:
         """Return the ids of the trials that do not count, and count them by node."""
         quarantine = read_quarantine(self.address.home) if self.address.home else Quarantine()
-        self.left_out = {}
         if not quarantine.periods:
             return set()
         found = set()

@@ -35,9 +35,15 @@ _BROKEN_OFF = (
 # deadlock, serialization failure, lock_timeout, too many connections, shutdowns and crashes
 _STATES = {"40P01", "40001", "55P03", "53300", "57P01", "57P02", "57P03"}
 
+_OF_CONNECTIONS = "08"  # the class of states about those that broke, which a pooler reports, too
+
 
 class BusyStoreError(StoreError):
     """The database could not do it now; the same may succeed soon."""
+
+
+class LastingStoreError(StoreError):
+    """The database answered, and would answer the same again: a full disk, a missing right."""
 
 
 def is_full_or_restarts(error: SQLAlchemyError) -> bool:
@@ -49,6 +55,18 @@ def is_passing(error: SQLAlchemyError) -> bool:
     """Return True for an error after which the same transaction may succeed."""
     state = getattr(getattr(error, "orig", None), "sqlstate", None)
     return state in _STATES or _says(error, (*_FULL_OR_RESTARTS, *_BROKEN_OFF))
+
+
+def is_lasting(error: SQLAlchemyError, *, is_sqlite: bool) -> bool:
+    """Return True for what does not pass by itself.
+
+    A server's answer has a state, and a connection that is lost has none. SQLite has no server: but
+    for another writer, what goes wrong is in the file or in its folder.
+    """
+    if is_sqlite:
+        return not _says(error, ("locked",))
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return state is not None and not state.startswith(_OF_CONNECTIONS)
 
 
 def _says(error: SQLAlchemyError, texts: tuple[str, ...]) -> bool:

@@ -139,12 +139,24 @@ def _write(path: Path, quarantine: Quarantine) -> None:
     if len(quarantine.periods) > MOST:
         raise WorkspaceError(f"{path}: {MOST:,} periods at most; --forget some nodes")
     document = {"version": _VERSION, "periods": [asdict(one) for one in quarantine.periods]}
+    notes: list[str] = []
+    try:
+        schema.checked(_FILE, document, FILE, notes)
+    except Wrong as error:
+        notes = [str(error)]
+    if notes:  # it would be refused by all that read it
+        raise WorkspaceError(f"{path} is not written: {notes[0]}")
     try:
         for folder in make_folder(path.parent):
             sync_names(folder)
         write_whole(path, json.dumps(document, indent=1) + "\n")
     except OSError as error:
         raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def is_name(word: str) -> bool:
+    """Return True for a text that can be the name of a node."""
+    return 0 < len(word) <= LONGEST_NAME and word.isprintable() and " " not in word
 
 
 def put_in(quarantine: Quarantine, fresh: Iterable[Period]) -> Quarantine:

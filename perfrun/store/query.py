@@ -96,6 +96,15 @@ class RowsToRead(Sequence[Origin]):
     def quiet_single_runs(self) -> bool:
         """True where each is a run of its own and none was disturbed."""
 
+    @property
+    @abstractmethod
+    def ranks(self) -> Sequence[int]:
+        """Numbers that order the trials of a subject by time, of each."""
+
+    @abstractmethod
+    def joined(self, others: Sequence[RowsToRead]) -> RowsToRead:
+        """Return them with others of the same index behind them."""
+
     @abstractmethod
     def taken(self, order: Sequence[int]) -> RowsToRead:
         """Return them in another order."""

@@ -117,7 +117,7 @@ def series_of(
     for key in sorted(together, key=lambda key: (about[key[0]].method, key[1], key[0])):
         parts = together[key]
         if len(parts) > 1:
-            parts = sorted(parts, key=lambda part: _BY_TIME(part[1][0][-1]))
+            parts = sorted(parts, key=lambda part: _times_of(part[1][0])[-1])
         stating = [named for named, _ in parts if named.unit or named.direction]
         unit, direction = (stating[-1].unit, stating[-1].direction) if stating else ("", "")
         rows, values = _joined([found for _, found in parts])
@@ -134,9 +134,21 @@ def series_of(
 def _joined(parts: Sequence[Columns]) -> Columns:
     if len(parts) == 1:
         return parts[0]
-    pairs = [pair for rows, values in parts for pair in zip(rows, values, strict=True)]
-    pairs.sort(key=lambda pair: _BY_TIME(pair[0]))
-    return [origin for origin, _ in pairs], [value for _, value in pairs]
+    times = [time for rows, _ in parts for time in _times_of(rows)]
+    order = sorted(range(len(times)), key=times.__getitem__)
+    values = [value for _, own in parts for value in own]
+    in_order = [values[place] for place in order]
+    first, *others = [rows for rows, _ in parts]
+    if isinstance(first, RowsToRead):  # all of them are, and none is read for this
+        whole = first.joined([one for one in others if isinstance(one, RowsToRead)])
+        return whole.taken(order), in_order
+    rows = [origin for rows, _ in parts for origin in rows]
+    return [rows[place] for place in order], in_order
+
+
+def _times_of(rows: Sequence[Origin]) -> Sequence[Any]:
+    """Return what orders the trials of a subject by time."""
+    return rows.ranks if isinstance(rows, RowsToRead) else list(map(_BY_TIME, rows))
 
 
 def _shared(known: list[Origins], rows: Sequence[Origin]) -> Origins:

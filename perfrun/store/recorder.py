@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from perfrun.errors import StoreError
 from perfrun.options.plan import RunPlan
 from perfrun.options.store_address import Address, parse_address
-from perfrun.store.patience import Backoff, BusyStoreError
+from perfrun.store.patience import Backoff, BusyStoreError, LastingStoreError
 
 RETRY_S = 60.0  # an unreachable server costs a run at most one try in so long
 FINISH_S = 60.0  # at the end, for a server that is busy, or that has answered before
@@ -41,7 +42,8 @@ class IndexRecorder:
         """Try the missing results again, and report those that are still missing.
 
         A server that is full, that starts, or that answered earlier is asked for a minute, until
-        `is_over` says that the user does not wait. One that never answered is asked once.
+        `is_over` says that the user does not wait. One that never answered, or that answers with
+        what does not pass, is asked once.
         """
         if not self._waiting:
             return
@@ -74,6 +76,8 @@ class IndexRecorder:
     def _failed(self, error: Exception) -> bool:
         may_pass, self._reason = isinstance(error, BusyStoreError), str(error)
         self._answered |= may_pass
+        if not isinstance(error, StoreError) or isinstance(error, LastingStoreError):
+            self._answered = False  # it would be the same in a minute
         self._next_s = time.monotonic() + (self._pause_s if may_pass else RETRY_S)
         self._pause_s = min(2 * self._pause_s, RETRY_S)
         if not may_pass:  # what passes soon is not worth a line

@@ -146,3 +146,22 @@ def test_a_run_waits_at_its_end_for_a_server_that_is_full_until_nobody_wants_to(
         assert len(notes) == 2
     with open_store(address) as opened:
         assert opened.counts().trials == 1
+
+
+def test_a_run_does_not_wait_for_a_server_that_may_not_be_written(
+    postgresql: postgres.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = postgresql.new_database()
+    notes: list[str] = []
+    index = recorder.IndexRecorder(parse_address(store, tmp_path), notes.append)
+    index.add(write_summary(tmp_path / "output", perfrun_summary()))
+    assert not notes
+    with postgresql.connection("postgres") as connection:
+        name = store.rpartition("/")[2]
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    waits: list[int] = []
+    monkeypatch.setattr(recorder.Backoff, "wait", lambda _: bool(waits.append(1)))
+    index.add(write_summary(tmp_path / "output", perfrun_summary(1)))
+    index.finish()
+    assert not waits
+    assert "read-only transaction" in notes[0]

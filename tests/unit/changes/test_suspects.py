@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import schemas
 
 from perfrun.benchmark import main
 from perfrun.changes.budget import parse_night_budget
 from perfrun.changes.confirm import Recorded
+from perfrun.changes.observations import observations_of
 from perfrun.changes.screen_pairs import Arms, SuspectPairs
 from perfrun.changes.suspects import (
     FILE,
@@ -26,7 +29,7 @@ from perfrun.changes.suspects import (
     suspect_of,
     write_state,
 )
-from perfrun.changes.watched import watch_series
+from perfrun.changes.watched import WatchedSeries, watch_series
 from perfrun.compare.paired_runs import Pair, PairResult
 from perfrun.errors import UsageError
 from perfrun.nightly.suite_screening import _AskedTonight, _judged, confirmed_row
@@ -34,6 +37,7 @@ from perfrun.options.store_address import parse_address
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
 from perfrun.store.index import open_store
+from perfrun.store.query import Origin, Origins, SeriesKey
 from perfrun.summary.record import SummaryRecord, record_of
 from tests.summaries import summary, write
 from tests.unit.changes.test_detect import METHOD, document, nights
@@ -283,3 +287,47 @@ def test_a_refuted_suspect_is_asked_again_with_an_earlier_side(workspace: Path) 
     for_it = replace(refuted, pairs=(0.1,) * 4)
     assert suspect_of(screened, for_it) == first
     assert merged(for_it, first) == replace(for_it, seen_day=first.seen_day, odds=first.odds)
+
+
+def watched_of(name: str, logs: Sequence[float], *, a_night: int = 1) -> WatchedSeries:
+    """Return a series of so many runs a night."""
+    rows = [
+        Origin(
+            execution_id=f"{name}-{at}",
+            run_id=f"run-{name}-{at}",
+            timestamp=1.79e9 + at // a_night * 86400 + at % a_night * 60,
+            status="passed",
+            grade="A",
+            disturbed=False,
+            commits={},
+            label="",
+            summary_path="",
+        )
+        for at in range(len(logs))
+    ]
+    parts = {"environment": "e", "hardware": "h"}
+    key = SeriesKey(method=name, metric="", driver="", source="", settings="", **parts)
+    return WatchedSeries(
+        method=name,
+        metric="wall_time",
+        direction="lower",
+        observations=observations_of(Origins(rows), np.exp(logs).tolist()),
+        is_canary=False,
+        subject=key,
+        **parts,
+    )
+
+
+def test_a_step_of_most_of_a_suite_makes_no_suspects_of_the_others() -> None:
+    logs = 0.006 * np.random.default_rng(1).standard_normal((10, 70))
+    logs[:6, 30:] += math.log(1.06)
+    for night in (40, 44, 62):  # the step was found long before
+        watched = [watched_of(f"m{at}", own[: night + 1]) for at, own in enumerate(logs)]
+        assert screen(watched, [30] * 6 + [0] * 4) == []
+
+
+def test_the_runs_of_one_series_are_not_what_a_night_did_to_all() -> None:
+    logs = 0.006 * np.random.default_rng(1).standard_normal((2, 400))
+    logs[0, -8:] += 0.08
+    watched = [watched_of(name, own, a_night=8) for name, own in zip("ab", logs, strict=True)]
+    assert [one.one.method for one in screen(watched, [0, 0])] == ["a"]

@@ -96,6 +96,17 @@ def test_the_neighbours_of_a_change_stay(
     assert left(workspace) == [24, 25, 37, 38, 39]
 
 
+def test_the_neighbours_of_a_change_stay_when_their_node_is_in_quarantine(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(40, slower_from=25))
+    assert main(["nodes", f"--workspace={workspace}", "--quarantine=here"]) == 0
+    capsys.readouterr()
+    _, found = prune(workspace, capsys, "--keep_nights=3")
+    assert found["neighbours_of_changes"] == 2
+    assert left(workspace) == [24, 25, 37, 38, 39]
+
+
 def test_runs_that_can_be_resumed_stay(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(workspace / "output", *nights(4))
     for number in (0, 1):

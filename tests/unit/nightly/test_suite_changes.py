@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from perfrun.changes.suspects import screen
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import Nights
@@ -27,7 +29,7 @@ from perfrun.nightly.suite_changes import (
 from perfrun.options.store_address import parse_address
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
-from perfrun.store import quarantine
+from perfrun.store import columns, index, quarantine
 from perfrun.store.index import open_store
 from perfrun.store.quarantine import Period
 from tests.summaries import summary, write
@@ -292,3 +294,31 @@ def test_what_moved_with_a_canary_is_listed_and_no_regression(tmp_path: Path) ->
     assert [change.machine_suspect for change in changes] == [True]
     assert report(changes).is_ok
     assert "a canary moved too" in markdown(report(changes))
+
+
+def test_a_night_reads_of_a_large_index_what_the_night_has_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = 40
+    for seed, name in enumerate((METHOD, CANARY)):
+        history(tmp_path, name, [1.0] * nights, seed)
+    read: list[int] = []
+    whole = columns.series_columns
+
+    def counted(of: Any, metrics: Any, commits: Any, ask: Any, names: Any) -> Any:
+        def told(ids: Sequence[int]) -> Any:
+            read.extend(ids)
+            return ask(ids)
+
+        return whole(of, metrics, commits, told, names)
+
+    monkeypatch.setattr(columns, "series_columns", counted)
+    monkeypatch.setattr(index, "COLUMNS_FROM", 1)
+    label = f"n-{nights - 1}"
+    with open_store(parse_address(None, tmp_path)) as store:
+        store.refresh()
+        methods = [method(METHOD), method(CANARY)]
+        recent = recent_changes(store, methods, label, BEGIN + (nights - 1) * 86400)
+        assert recent.series == len(recent.watched) > 0
+        screen(recent.watched, [0] * len(recent.watched), frozenset([label]))
+    assert len(set(read)) <= 4  # tonight's two trials and, by its margin, those of the night before

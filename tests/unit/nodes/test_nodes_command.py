@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,15 @@ import numpy as np
 import pytest
 import schemas
 
+from perfrun.analysis.nodes import NodeFindings, without_equals
 from perfrun.benchmark import main
+from perfrun.errors import WorkspaceError
+from perfrun.nodes.command import _put_in_slow_ones
+from perfrun.nodes.fleet_results import FleetResults, fleet_results
+from perfrun.nodes.words import lines_about
 from perfrun.store import quarantine
 from perfrun.store.quarantine import Period
+from perfrun.summary.record import record_of
 from tests.summaries import summary, write
 
 METHODS = ("pkg.cases.Cases.matmul", "pkg.cases.Cases.copy")
@@ -197,6 +205,9 @@ def test_a_quarantine_from_a_day_on_keeps_what_was_before() -> None:
         (["--forget=x"], "node x is not in the quarantine"),
         (["--error=0"], "more than 0"),
         (["--across=moon"], "--across"),
+        (["--metric=wall_tme"], "--metric=wall_tme: no result of"),
+        (["--metric=wall_tme"], "has it; did you mean wall_time?"),
+        (["--canary=*canry"], "--canary=*canry: no result of"),
     ],
 )
 def test_a_mistake_gives_one_line(
@@ -265,3 +276,76 @@ def test_a_slow_node_is_no_regression_once_it_is_in_quarantine(
     status, _, said = do(capsys, tmp_path, "detect")
     assert status == 2
     assert "left out: good (30), slow (10)" in said.splitlines()[0]
+
+
+NO_FIGURES = FleetResults(figures=(), groups={}, nodes={}, nameless=0, disturbed=0)
+
+
+def slow_nodes(*names: str) -> list[NodeFindings]:
+    return [replace(without_equals(name), verdict="slow", effect=0.08) for name in names]
+
+
+def test_what_is_written_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        for begin in ("1970-01-01", "1900-01-01", "30000d"):
+            status, found, _ = do(capsys, tmp_path, "nodes", "--quarantine=a", f"--from={begin}")
+            assert (status, found["quarantine"][0]["since"]) == (0, 0.0)
+            quarantine.read(tmp_path)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    before = quarantine.read(tmp_path)
+    status, _, said = do(capsys, tmp_path, "nodes", "--quarantine=b", "--from=9000-01-01")
+    assert status != 0
+    assert "quarantine.json is not written: " in said
+    assert "since is 2218" in said
+    for wrong in (Period(node="n" * 256, at=9.0, because=""), Period(node="n", at=-1, because="")):
+        with pytest.raises(WorkspaceError, match="is not written"):
+            quarantine.change(tmp_path, lambda known, one=wrong: quarantine.put_in(known, [one]))
+    assert quarantine.read(tmp_path) == before
+
+
+def test_a_name_that_no_host_can_have_is_not_put_into_quarantine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = slow_nodes("n" * 300, "two words", "good")
+    after = _put_in_slow_ones(slow, NO_FIGURES, quarantine.Quarantine(), tmp_path)
+    assert after.nodes == quarantine.read(tmp_path).nodes == ("good",)
+    said = capsys.readouterr().err
+    assert "two words is no name of a node" in said
+    assert "nnnn... is no name of a node" in said
+
+
+def test_a_name_of_a_stranger_is_quoted_in_the_command_to_be_copied() -> None:
+    slow = slow_nodes("x;touch${IFS}/tmp/pwned;#", "n" * 300, "good")
+    (line,) = (
+        line
+        for line in lines_about(slow, NO_FIGURES, quarantine.Quarantine(), 0.005)
+        if "perfrun nodes" in line
+    )
+    words = shlex.split(line.partition(": ")[2])
+    wanted = ["--quarantine=x;touch${IFS}/tmp/pwned;#", "--quarantine=good"]
+    assert words == ["perfrun", "nodes", *wanted]
+    assert f"'{wanted[0]}'" in line
+
+
+def test_a_disturbed_trial_counts_once_whatever_it_measured(tmp_path: Path) -> None:
+    records = [
+        record_of(
+            summary(
+                name=f"trial-{number}",
+                disturbed=number == 0,
+                metrics={"latency_s": 1.0, "latency_median_s": 1.0},
+                system={"hostname": "node"},
+            ),
+            tmp_path,
+        )
+        for number in range(4)
+    ]
+    found = fleet_results(records, metric="*")
+    assert len({group.metric for group in found.groups.values()}) > 1
+    assert found.disturbed == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -33,15 +34,18 @@ def put(workspace: Path, draw: random.Random, numbers: range) -> None:
         step = 1.2 if method == "slow" and night > 14 else 1.0
         run = draw.choice(("", f"run-{night}", f"run-{night}", f"run-{number}"))
         status = "passed" if draw.random() < 0.9 else draw.choice(("failed", "out_of_bounds"))
-        unit = {"unit": "s"} if draw.random() < 0.5 else {}
+        value = draw.lognormvariate(0, 0.01)
+        # Of the series, which alone states a unit: a metric of several units has several rows.
+        figure = {"value": value, "direction": "lower", "unit": draw.choice(("s", "ms"))}
         document = perfrun_summary(
             number,
             name=f"pkg.mod.Cases.{method}",
             wall_time=step * draw.lognormvariate(0, 0.01),
-            metrics=[{"name": "loss", "value": draw.lognormvariate(0, 0.01), **unit}],
+            metrics=[{"name": "loss", "value": value}],
             own={
                 "run_id": run,
                 "outcome": {"status": status},
+                "series": [{"report": "", "metrics": {"loss": figure}}],
                 "quality": {"grade": "B", "disturbed": draw.random() < 0.1, "findings": []},
                 "git": [{"directory": "models", "url": "https://h/r", "git_hash": f"{night:040x}"}],
             },
@@ -124,6 +128,17 @@ def test_the_answers_are_those_without_columns_whatever_happens_to_the_index(
             path.unlink()
     assert both(monkeypatch, address, capsys)[0] == 161  # built again
 
+    # The database of before is put back, and what it lost is added again in another order.
+    lost = sorted(workspace.glob("output/*/perfzero_summary.json"))[-6:]
+    hidden = [one.rename(one.with_suffix(".aside")) for one in lost]
+    both(monkeypatch, address, capsys)
+    old_index = address.file.read_bytes()
+    for at in (1, 0, 4, 3, 2, 5):
+        hidden[at].rename(lost[at])
+        both(monkeypatch, address, capsys)
+    address.file.write_bytes(old_index)
+    assert both(monkeypatch, address, capsys)[0] == 161
+
     for damaged in (b"", old_columns[:-100], old_columns[::-1]):
         beside.write_bytes(damaged)
         assert both(monkeypatch, address, capsys)[0] == 161
@@ -136,7 +151,7 @@ def test_a_damaged_file_of_columns_is_none_and_never_an_error(tmp_path: Path) ->
     path = tmp_path / "columns"
     trials, figures = np.zeros(5, columns._TRIALS), np.zeros(7, columns._FIGURES)
     figures["trial"] = [0, 0, 1, 2, 3, 4, 4]
-    mark = columns.Mark(state="ab", uid="cd")
+    mark = columns.Mark(state="ab", uids="cd")
     whole = columns.StoreColumns(mark=mark, trials=trials, figures=figures)
     columns._save(path, whole)
     content = path.read_bytes()
@@ -181,3 +196,18 @@ def test_columns_do_not_bring_back_what_a_node_in_quarantine_measured(
     assert answers(address)[0] == [[], []]
     assert main(["nodes", f"--workspace={workspace}", "--forget=vm"]) == 0
     assert answers(address)[0][0] == before
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "perfrun.db-columns"
+    old, young, foreign = (
+        path.with_name(f"{path.name}.{end}") for end in ("a" * 32, "b" * 32, "c")
+    )
+    for one in (old, young, foreign):
+        one.touch()
+    for one in (old, foreign):
+        os.utime(one, (0, 0))
+    mark = columns.Mark(state="ab", uids="cd")
+    trials, figures = np.empty(0, columns._TRIALS), np.empty(0, columns._FIGURES)
+    columns._save(path, columns.StoreColumns(mark=mark, trials=trials, figures=figures))
+    assert {*tmp_path.iterdir()} == {path, young, foreign}
