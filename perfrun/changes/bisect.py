@@ -114,14 +114,20 @@ def revisions_of(
     from perfrun.workspace.commits import commits_between
 
     searched = _searched(plan, ends)
-    # Of several, one that stays where it is is pinned there.
-    moved = [one for one in searched if one.good != one.bad] or searched[:1]
+    # Of several, one that stays where it is is pinned there. A hash may be short.
+    moved = [one for one in searched if not _is_still(one)] or searched[:1]
     histories = {
         one.repo.directory: commits_between(plan.workspace, one.repo, one.good, one.bad, notify)
         for one in moved
     }
-    still = {one.repo.directory: one.good for one in searched if one not in moved}
+    still = {
+        one.repo.directory: max(one.good, one.bad, key=len) for one in searched if one not in moved
+    }
     return revisions_at(at_commits(plan, still), merged_steps(histories))
+
+
+def _is_still(one: _Range) -> bool:
+    return one.good.startswith(one.bad) or one.bad.startswith(one.good)
 
 
 def _packages(plan: RunPlan, ends: Ends) -> tuple[Revision, ...]:

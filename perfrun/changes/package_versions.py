@@ -6,16 +6,16 @@ so that nothing else differs, but for what the version itself requires.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from perfrun.errors import UsageError
 from perfrun.options.plan import split_items
+from perfrun.untrusted import Refused, parse_json
 from perfrun.workspace.programs import INSTALL_S, carry_out, make_venv, pip_words, variables
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?", re.ASCII)
@@ -44,6 +44,7 @@ _SITE_FOLDERS = (
     "if os.path.isdir(p)]))"
 )
 _DONE = "installed"
+_MOST_SAID = 200  # characters of a line in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +162,31 @@ def _made(base: str, folder: Path) -> Path:
     """Make an environment that also has the packages of `base`; return its folder of packages."""
     env = variables()
     python = make_venv(folder, base)
-    theirs = json.loads(carry_out([base, "-c", _SITE_FOLDERS], base, _LOOK_S, env))
-    own = json.loads(carry_out([str(python), "-c", _SITE_FOLDERS], str(python), _LOOK_S, env))
+    theirs, own = _site_folders(base, env), _site_folders(str(python), env)
+    if not own:
+        raise UsageError(f"{python}: has no folder for packages")
     lines = [f"import site; site.addsitedir({one!r})\n" for one in theirs if one not in own]
     # A path file is read when an interpreter starts: these folders come after the own one.
     (Path(own[0]) / "perfrun-base.pth").write_text("".join(lines), encoding="utf-8")
     return Path(own[0])
+
+
+def _site_folders(python: str, env: Mapping[str, str]) -> list[str]:
+    """Return the folders of an interpreter's packages. Raises UsageError.
+
+    They are the last line of what it prints: a wrapper that loads modules may say something first.
+    """
+    said = carry_out([python, "-c", _SITE_FOLDERS], python, _LOOK_S, env)
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+    try:
+        found = parse_json(last.encode())
+    except Refused:
+        found = None
+    if not (isinstance(found, list) and all(isinstance(one, str) for one in found)):
+        raise UsageError(
+            f"{python}: does not say where its packages are, but {last[:_MOST_SAID]!r}"
+        )
+    return found
 
 
 def _has(packages: Path, name: str) -> bool:

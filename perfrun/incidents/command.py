@@ -183,7 +183,9 @@ def with_decision(one: Incident, decision: Decision) -> Incident:
         for c in one.changes
     )
     decision = replace(decision, since=_since(one, decision.at))
-    return replace(one, decision=decision, changes=changes, is_fixed=False, has_told_end=False)
+    again = replace(one, decision=decision, changes=changes, is_fixed=False, has_told_end=False)
+    # A cause that was not found is looked for again.
+    return again if one.culprit else replace(again, bisection=None, explanation=None)
 
 
 def _since(one: Incident, now: float) -> str:

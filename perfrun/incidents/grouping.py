@@ -22,6 +22,8 @@ from perfrun.incidents.incident import (
 
 _NEAR_DAYS = 2  # between changes one of which is not placed to the night
 _SAME_DRIFT_DAYS = 7  # between the nights in which drifts of one cause begin
+# Of a change: what pairs have compared.
+_SIDES = ("commits", "before_execution_id", "after_execution_id", "differences")
 _SAME_COMMITS_DAYS = 14  # between changes over the same commits: a machine may rest for a week
 
 
@@ -112,19 +114,27 @@ def brought_up_to_date(
 
 
 def _without_drifts(incident: Incident, found: Sequence[Worsening]) -> Incident:
-    """Take the changes out that turn out to be a drift; it has another cause than the steps."""
+    """Take the changes out that turn out to be a drift; it has another cause than the steps.
+
+    Where the commit is found, they are steps.
+    """
     drifting = [change for change in found if change.drift is not None]
     steps = tuple(
         own for own in incident.changes if not any(own.is_same(change) for change in drifting)
     )
     is_step = incident.drift is None and not incident.is_machine
-    if not incident.is_open or not is_step or not steps:
+    if not incident.is_open or incident.culprit is not None or not is_step or not steps:
         return incident
     return replace(incident, changes=steps, told=min(incident.told, len(steps)))
 
 
 def _whole_drift(incidents: Iterable[Incident], one: Incident) -> Incident | None:
-    """Return the open incident before one, of which it is the same drift, and nothing else."""
+    """Return the open incident before one, of which it is the same drift, and nothing else.
+
+    One whose commit was found is a step, whatever else moves there.
+    """
+    if one.culprit is not None:
+        return None
     if not (one.is_open and one.decision is None and all(c.drift is not None for c in one.changes)):
         return None
     for earlier in incidents:
@@ -165,14 +175,24 @@ def _with_newest(incident: Incident, change: Worsening) -> Incident:
     """Put the newest figures of a change in the place of the old ones.
 
     What pairs have found stays when a search does not know it: a night's report may be gone. So do
-    a return, and the level before.
+    a return, the level before, and the sides that pairs have shown to differ: a search may place
+    the step in another night, and a bisection would then go on between commits that do not differ.
+    What was a step when its commit was found stays one.
     """
 
     def newest(own: Worsening) -> Worsening:
         if not own.is_same(change):
             return own
         status = own.status if change.status == "candidate" else change.status
-        return replace(change, status=status, returned=own.returned, level=own.level)
+        shown = own if own.status == "confirmed" else change
+        return replace(
+            change,
+            status=status,
+            returned=own.returned,
+            level=own.level,
+            drift=None if incident.culprit is not None and own.drift is None else change.drift,
+            **{name: getattr(shown, name) for name in _SIDES},
+        )
 
     return replace(incident, changes=tuple(newest(own) for own in incident.changes))
 

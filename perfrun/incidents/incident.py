@@ -124,6 +124,7 @@ class Bisection:
     state: Literal["going_on", "found", "ended"]
     why: str = ""  # with ended: why it has found none
     previous: str = ""  # with found: the commit before it
+    tries: int = 1  # with ended: that failed
 
 
 @dataclass(frozen=True, kw_only=True)

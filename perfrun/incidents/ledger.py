@@ -81,9 +81,14 @@ _CULPRIT = schema.table(
     dict.fromkeys(("name", "author", "subject"), _text), needs=("name", "author", "subject")
 )
 _BISECTION = schema.table(
-    {"state": schema.one_of("going_on", "found", "ended"), "why": _text, "previous": _text},
+    {
+        "state": schema.one_of("going_on", "found", "ended"),
+        "why": _text,
+        "previous": _text,
+        "tries": schema.whole(),
+    },
     needs=("state",),
-    absent={"why": "", "previous": ""},
+    absent={"why": "", "previous": "", "tries": 1},
 )
 _EXPLANATION = schema.table(
     {

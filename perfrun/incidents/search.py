@@ -125,8 +125,10 @@ def search(
         if is_better:
             better.setdefault((_short_key(one), one.metric), []).append((row, one))
             continue
-        change = replace(_worsening(row, one), drift=drifts.get(id(row)))
         culprit = culprit_of(row, by_search)
+        # Where a bisection has found the commit, it is a step, whatever else moves there.
+        drift = drifts.get(id(row)) if culprit is None else None
+        change = replace(_worsening(row, one), drift=drift)
         sightings.append(
             Sighting(
                 change=change,

@@ -26,11 +26,14 @@ _GRACE_S = 60.0  # for its trial to end, and for what it writes then
 _LARGEST_ANSWER = 1 << 26
 _MOST_SAID = 1 << 16
 # The kernel kills it when the night's process ends, even by SIGKILL; its guard then ends the trial.
-# A checkout comes last in the path, so that nothing beside it hides a module.
+# A checkout comes last in the path, so that nothing beside it hides a module. A night that a script
+# began in the background ignores Ctrl-C, which is how its commands are ended.
 _CODE = """
 import sys
 sys.path[:1] = []
 sys.path.append(sys.argv.pop(1))
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from perfrun.worker.procfs import die_with_parent
 die_with_parent()
 import os

@@ -22,6 +22,7 @@ from perfrun.changes.watched import watch_series
 from perfrun.compare import baselines
 from perfrun.compare.baselines import NamedTrial
 from perfrun.errors import UsageError, WorkspaceError
+from perfrun.incidents import ledger
 from perfrun.locks import FileLock
 from perfrun.nightly.night_state import Nights
 from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
@@ -37,9 +38,10 @@ _ASIDE = ".pruned"
 _MOST_LOCKS = 200  # a process may usually have 1,024 files open
 _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level,
-trials of a baseline, the sides of open suspects, and trials of what is running, always stay. What
-was interrupted stays for --resume, unless --unfinished_older_than lets it go. Pairs of ab, detect
---confirm, explain and bisect, and replays with what they unpacked, are removed as a whole.
+trials of a baseline, the sides of open suspects and incidents, and trials of what is running,
+always stay. What was interrupted stays for --resume, unless --unfinished_older_than lets it go.
+Pairs of ab, detect --confirm, explain and bisect, and replays with what they unpacked, are removed
+as a whole.
 
 Exit status: 0, or 1 when a folder could not be removed, 2 wrong usage. All of it is in
 docs/guides/nightly.md.
@@ -300,7 +302,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     with open_store(parse_address(None, workspace)) as store, _Locks() as locks:
         store.refresh()
         trials, over = _trials(store, workspace)
-        neighbours = _neighbours(store) | _of_suspects(workspace)
+        neighbours = _neighbours(store) | _of_suspects(workspace) | _of_incidents(workspace)
         of_baselines = baselines.named_trials(workspace)
         named = {trial.uid for trial in of_baselines}
         unfinished = going_on(workspace / "runs") - over
@@ -446,6 +448,14 @@ def _of_suspects(workspace: Path) -> set[str]:
     """Return the trials that the pairs of open suspects run again."""
     open_ = read_state(workspace).open
     return {one for row in open_ for one in (row.before_execution_id, row.after_execution_id)}
+
+
+def _of_incidents(workspace: Path) -> set[str]:
+    """Return the trials that a bisection or an explanation of open incidents runs again."""
+    changes = [
+        own for one in ledger.read(workspace).incidents if one.is_open for own in one.changes
+    ]
+    return {one for own in changes for one in (own.before_execution_id, own.after_execution_id)}
 
 
 def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:

@@ -35,7 +35,7 @@ from perfrun.run.progress import Screen
 
 _SHORTEST_S = 1.0  # of time left, with which it is not worth to begin
 _MOST_ROWS = 3
-_MOST_TRIES = 3  # of an explanation that fails
+_MOST_TRIES = 3  # of a bisection or an explanation that fails
 _text = schema.text()
 _REVISION = schema.table(
     {
@@ -171,10 +171,13 @@ class _Causes:
         except Interrupted:
             raise
         except (PerfrunError, OSError, ValueError) as error:
+            is_passing = isinstance(error, OSError)  # a full disk, for one
             why = f"cannot be run again: {error}"
             if work == self._bisect:
-                return replace(one, bisection=Bisection(state="ended", why=why))
-            return replace(one, explanation=Explanation(why=why, tries=_MOST_TRIES))
+                tries = _next_try(one.bisection) if is_passing else _MOST_TRIES
+                return replace(one, bisection=Bisection(state="ended", why=why, tries=tries))
+            tries = _next_try(one.explanation) if is_passing else _MOST_TRIES
+            return replace(one, explanation=Explanation(why=why, tries=tries))
 
     def _keep(self, one: Incident) -> None:
         """Write down what was found of an incident; what others said meanwhile stays."""
@@ -227,17 +230,18 @@ class _Causes:
         self._screen.note(f"bisecting incident {one.id}: {change.metric} of {change.method}")
         words = ("bisect", *asked.words, *ends, f"--metric={change.metric}", "--resume")
         done = carry_out((*words, *asked.after), limit_s, self._interruption)
-        if done.late:
+        found = _checked(_ANSWER, done)  # it may come with the interruption
+        if found is None and done.late:
             self._notes.append(f"Incident {one.id}: the bisection goes on in the next night.")
             return replace(one, bisection=Bisection(state="going_on"))
-        found = _checked(_ANSWER, done)
         if found is None:
             why = done.said or f"the bisection ended with status {done.status}"
-            return replace(one, bisection=Bisection(state="ended", why=why))
+            tries = _next_try(one.bisection)
+            return replace(one, bisection=Bisection(state="ended", why=why, tries=tries))
         culprit = found["culprit"]
         if found["status"] != "found" or culprit is None:
             why = f"{_WHY_NOT.get(found['status'], found['status'])}, {found['pairs_run']} pairs"
-            return replace(one, bisection=Bisection(state="ended", why=why))
+            return replace(one, bisection=Bisection(state="ended", why=why, tries=_MOST_TRIES))
         named = Culprit(
             name=culprit["name"],
             author=culprit["author"] or "",
@@ -263,7 +267,7 @@ class _Causes:
         budget = f"--time_budget={max(1, int(limit_s))}"
         words = ("explain", budget, *_sides(one, asked))
         done = carry_out(words, limit_s + _SHORTEST_S, self._interruption)
-        tries = 1 if one.explanation is None else one.explanation.tries + 1
+        tries = _next_try(one.explanation)
         found = _checked(_EXPLAINED, done)
         if found is None:
             why = "its time was spent" if done.late else done.said or f"status {done.status}"
@@ -279,9 +283,16 @@ class _Causes:
 def _is_to_bisect(one: Incident) -> bool:
     """Return True for an incident whose commit is to be searched for."""
     target = _target(one)
-    is_over = one.bisection is not None and one.bisection.state != "going_on"
+    known = one.bisection
+    has_failed = known is not None and known.state == "ended" and known.tries < _MOST_TRIES
+    is_over = known is not None and known.state != "going_on" and not has_failed
     is_of_commits = target is not None and bool(target.commits)
     return is_of_commits and one.culprit is None and not is_over
+
+
+def _next_try(known: Bisection | Explanation | None) -> int:
+    """Return the number of the try that has failed; a bisection that went on begins anew."""
+    return known.tries + 1 if known is not None and known.why else 1
 
 
 def _target(one: Incident) -> Worsening | None:
@@ -307,10 +318,15 @@ def _ends(commits: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 
 def _sides(one: Incident, asked: _Asked) -> tuple[str, ...]:
-    """Return what is compared: the commit that was found and the one before, else both trials."""
+    """Return what is compared: the commit that was found and the one before, else both trials.
+
+    Raises UsageError where both trials would stand for a commit, though other repositories moved.
+    """
     change = asked.change
+    if one.culprit is not None and len(change.commits) > 1:
+        raise UsageError("several repositories moved")
     previous = "" if one.bisection is None else one.bisection.previous
-    if one.culprit is not None and previous and len(change.commits) == 1:
+    if one.culprit is not None and previous and change.commits:
         (repo,) = change.commits
         return (previous, one.culprit.name, f"--repo={repo}", *asked.words, *asked.after)
     ids = (change.before_execution_id, change.after_execution_id)

@@ -55,7 +55,9 @@ def commits_between(
     if cache.shallow_file.exists():
         cache.fetch_history()  # commits that were fetched alone have no parents
     if ends[0] == ends[1]:
-        raise UsageError(f"--good and --bad are the same commit, {ends[0][:12]}")
+        raise UsageError(
+            f"--good and --bad are the same commit of {repo.directory}, {ends[0][:12]}"
+        )
     try:
         return _between(cache.repository, repo, ends, (good, bad))
     except GitFailed as error:

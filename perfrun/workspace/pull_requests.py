@@ -12,8 +12,9 @@ _MOST = 20_000  # characters of a message, from its beginning and from its end
 _NUMBER = r"(?P<number>[1-9]\d{0,9})"
 # Each with the mark before the number: `!` of GitLab's merge requests.
 _OF_SUBJECT = (
-    # Of GitHub and Gitea, of Azure, of Bitbucket, as tools copy them, and squashed.
+    # Of GitHub, of Gitea, of Azure, of Bitbucket, as tools copy them, and squashed.
     ("#", re.compile(rf"Merge pull request #{_NUMBER}\b", re.ASCII)),
+    ("#", re.compile(rf"Merge pull request '.{{0,300}}' \(#{_NUMBER}\) from ", re.ASCII)),
     ("#", re.compile(rf"Merged PR #?{_NUMBER}\b", re.ASCII)),
     ("#", re.compile(rf"Pull request #{_NUMBER}\b", re.ASCII)),
     ("#", re.compile(rf"PR #{_NUMBER}\b", re.ASCII)),
@@ -40,6 +41,7 @@ _OF_MESSAGE = (
 )
 _BRANCH = re.compile(
     r"Merge pull request #\d{1,10} from (?P<github>\S{1,300})"
+    r"|Merge pull request '.{0,300}' \(#\d{1,10}\) from (?P<gitea>\S{1,300})"
     r"|Merge (?:remote-tracking )?branch '(?P<git>[^']{1,300})'"
     r"|Merged in (?P<bitbucket>\S{1,300}) \(pull request",
     re.ASCII,

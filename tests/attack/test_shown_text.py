@@ -93,7 +93,11 @@ ATTACKS = {
 PAGE_ATTACKS = {
     "an address after a digit": "8http://evil/x 8www.evil.example/",
     "an address after a letter": "\xe9http://evil/x",
+    "an address after a long s": "\u017fhttp://evil.example/a",
+    "an address after the sign of the kelvin": "\u212ahttps://evil.example/a www.evil.example",
     "a mail address": "a.b@evil.example",
+    "a mail address with a hyphen": "a@-evil.com",
+    "a mail address with an underscore": "me@_evil.com",
     "a link": "[all well](http://evil/)",
     "a reference": "[x]: http://evil/",
     "a picture": "![](http://evil/p.png)",

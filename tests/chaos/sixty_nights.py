@@ -58,14 +58,16 @@ class Cases(Benchmark):
         folder = os.environ["SIXTY"]
         with open(os.path.join(folder, "night.json")) as file:
             night = json.load(file)
-        with open(os.path.join(folder, "trials-" + name), "a+") as file:
+        # How many trials pairs run follows from the load of this machine: each night begins anew.
+        trials = "trials-%s-%s" % (night["night"], name)
+        with open(os.path.join(folder, trials), "a+") as file:
             file.write("x")
             file.flush()
             number = os.fstat(file.fileno()).st_size
         # Of what a process maps, the kernel counts now more, now less: this outweighs it.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
         mmap.mmap(-1, 64 << 20, flags=flags).close()
-        draw = random.Random("%s/%s/%s" % (night["seed"], name, number))
+        draw = random.Random("%s/%s/%s/%s" % (night["seed"], name, night["night"], number))
         noise = draw.gauss(1.0, night["noise"])
         self.report_benchmark(wall_time=level * night["speed"] * noise)
 
@@ -192,7 +194,8 @@ class Site:
 
     def night(self, night: int) -> Ended:
         """Run the command of a night."""
-        facts = {"noise": NOISE, "seed": SEED, "speed": SLOWED if night >= MACHINE else 1.0}
+        speed = SLOWED if night >= MACHINE else 1.0
+        facts = {"noise": NOISE, "seed": SEED, "speed": speed, "night": night}
         (self.folder / "night.json").write_text(json.dumps(facts), encoding="utf-8")
         self._night = night
         return self.call("nightly", "suite.toml", "--format=json")

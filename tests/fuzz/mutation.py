@@ -13,7 +13,7 @@ WORDS = (
     b"1" * 5000, b"[" * 200, b'{"a":' * 70, b"../..", b"/", b"~", b"%", b"=", b";", b",", b":",
     b"@", b"://", b"?key=", b"&token=", b"\n", b"\r\n", b"\t", b"\x1b[31m", b"'", b'"', b"$(id)",
     b"{0}", b"(", b"(a+)+$", b"[[", b'"""', b"\xe2\x80\xae", b"\x80", b"A" * 3000, b"\x0a\x7f",
-    b"_" * 50,
+    b"_" * 50, b"\xc5\xbf", b"\xe2\x84\xaa", b"@-", b"@_",
 )  # fmt: skip
 
 # Values that a field of JSON is not made for.

@@ -10,6 +10,7 @@ import pytest
 from perfrun.changes.bisect import parse_bisect, revisions_of
 from perfrun.changes.search_report import bisect_report, estimate_line
 from perfrun.errors import UsageError
+from tests.gitrepos import make_repository
 
 METHOD = "--method=pkg.mod.Class.method"
 REPOS = "--git_repos=file:///r/one.git;main,file:///r/two.git;main;" + "a" * 40
@@ -146,6 +147,23 @@ def test_commits_of_several_repositories_are_checked(
 ) -> None:
     with pytest.raises(UsageError, match=telling):
         parse_bisect([METHOD, REPOS, f"--good={good}", f"--bad={bad}", *more])
+
+
+def test_a_short_hash_is_that_of_the_long_one(tmp_path: Path) -> None:
+    ones = make_repository(tmp_path / "one", [{"x": "1"}, {"x": "2"}])
+    twos = make_repository(tmp_path / "two", [{"x": "3"}, {"x": "4"}])
+    where = f"--git_repos={tmp_path / 'one'};main,{tmp_path / 'two'};main"
+    words = (METHOD, where, f"--workspace={tmp_path / 'ws'}", f"--good=one={ones[0]},two={twos[0]}")
+
+    def found(bad: str) -> list[Any]:
+        asked = parse_bisect([*words, f"--bad={bad}"])
+        return list(revisions_of(asked.plan, asked.words, asked.ends, lambda _: None))
+
+    both = found(f"one={ones[0][:8]},two={twos[1]}")
+    assert [(one.repository, one.name) for one in both] == [("two", name) for name in twos]
+    assert {one.plan.repos[0].git_hash for one in both} == {ones[0]}
+    with pytest.raises(UsageError, match="are the same commit of one"):
+        found(f"one={ones[0][:8]},two={twos[0]}")
 
 
 def test_a_merge_and_its_pull_request_are_named() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
+import site
+import sys
 from pathlib import Path
 
 import pytest
 from packaging.version import InvalidVersion, Version
 
 from perfrun.changes.bisect import parse_bisect
-from perfrun.changes.package_versions import parse_versions, version_key, versions_in
+from perfrun.changes.package_versions import (
+    _site_folders,
+    parse_versions,
+    version_key,
+    versions_in,
+)
 from perfrun.errors import UsageError
+from perfrun.workspace.programs import variables
 
 METHOD = "--method=pkg.mod.Class.method"
 
@@ -90,3 +99,15 @@ def test_the_package_of_several_versions_is_searched(tmp_path: Path) -> None:
         versions_in(tmp_path)
     with pytest.raises(UsageError, match="No such file"):
         versions_in(tmp_path / "none")
+
+
+def test_an_interpreter_may_say_something_first(tmp_path: Path) -> None:
+    """As a wrapper that loads environment modules does."""
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\necho "Loading gcc/12"\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    assert _site_folders(str(wrapper), variables())[0] in site.getsitepackages()
+    for said in ("", "Loading gcc/12", json.dumps({"a": 1}), "[1]", "[" * 100_000):
+        wrapper.write_text(f"#!/bin/sh\necho '{said}'\n")
+        with pytest.raises(UsageError, match="does not say where its packages are"):
+            _site_folders(str(wrapper), variables())

@@ -11,6 +11,7 @@ import pytest
 from perfrun.incidents.command import with_decision
 from perfrun.incidents.grouping import Improvement, Sighting, brought_up_to_date
 from perfrun.incidents.incident import (
+    Bisection,
     Culprit,
     Decision,
     Drifting,
@@ -173,6 +174,18 @@ def test_what_pairs_confirm_is_what_the_history_shows_later() -> None:
         assert (len(after), after[0].status) == (number, "confirmed")
 
 
+def test_a_bisection_keeps_the_sides_that_pairs_have_compared() -> None:
+    confirmed = replace(worse("a", status="confirmed"), before_execution_id="own")
+    one = replace(updated(None, confirmed), bisection=Bisection(state="going_on"))
+    later = replace(worse("a", night=1, differences=("x",)), ratio=1.2)
+    (after,) = updated(one, later).changes
+    kept = ("commits", "before_execution_id", "after_execution_id", "differences")
+    assert [getattr(after, name) for name in kept] == [getattr(confirmed, name) for name in kept]
+    assert (after.night, after.ratio) == (later.night, 1.2)  # the figures are the newest
+    (after,) = updated(updated(None, worse("a")), later).changes
+    assert after == replace(later, level=2.0)  # of a candidate, all of it
+
+
 def test_a_closed_incident_takes_no_further_change_and_knows_its_own_again() -> None:
     accepted = Decision(what="accepted", at=0.0, day="2026-07-09", reason="")
     one = replace(updated(None, worse("a")), decision=accepted)
@@ -243,3 +256,14 @@ def test_two_incidents_that_turn_out_to_be_one_drift_become_one() -> None:
     drift = [Sighting(change=replace(c, drift=CREEP)) for c in steps]
     (one,) = brought_up_to_date(told, drift).incidents
     assert (one.id, one.told, len(one.changes), one.kind) == (1, 2, 2, "drift")
+
+
+def test_a_drift_does_not_swallow_an_incident_whose_commit_was_found() -> None:
+    parts = [worse("a", night=night, drift=CREEP) for night in (0, 20)]
+    steps = [worse("a", night=9), worse("b", night=9)]
+    known = brought_up_to_date(Ledger(), [Sighting(change=c) for c in (*parts, *steps)])
+    drift, found = known.incidents
+    found = replace(found, culprit=Culprit(name="9", author="A", subject=""), owner="A")
+    known = replace(known, incidents=(drift, replace(found, bisection=Bisection(state="found"))))
+    again = [*parts, *(replace(step, drift=CREEP) for step in steps)]
+    assert brought_up_to_date(known, [Sighting(change=c) for c in again]) == known

@@ -182,6 +182,36 @@ def test_a_bisection_names_culprit_and_owner(told: Told) -> None:
     assert "\x1b" not in text
 
 
+def test_a_step_whose_commit_was_found_is_no_part_of_a_drift(told: Told) -> None:
+    noise = np.random.default_rng(1).standard_normal(60)
+    documents = [
+        summary(
+            method=ALONE,
+            wall_time=1.002 ** min(max(night - 15, 0), 30)
+            * (1.03 if night >= 30 else 1.0)
+            * math.exp(0.003 * noise[night]),
+            name=f"t-{night:03}",
+            run_id=f"run-{night:03}",
+            timestamp=BEGIN + night * 86400,
+            commits={"models": ("b" if night < 30 else "c") * 40},
+        )
+        for night in range(60)
+    ]
+    write(told.workspace / "output", *documents)
+    (one,) = told()
+    assert (one["cause"]["kind"], len(one["changes"])) == ("drift", 2)
+    (told.workspace / "incidents.json").unlink()
+    folder = told.workspace / "bisect" / "20260705-100000-abcdef"
+    folder.mkdir(parents=True)
+    revisions = ["b" * 40, "c" * 40]
+    (folder / "search.jsonl").write_text(json.dumps({"revisions": revisions}) + "\n")
+    culprit = {"name": "c" * 40, "author": "A", "date": None, "subject": "slow"}
+    answer = {"status": "found", "method": ALONE, "metric": "wall_time", "direction": "worse"}
+    (folder / "answer.json").write_text(json.dumps({**answer, "culprit": culprit}))
+    kinds = [(own["cause"]["kind"], own["status"]) for own in told()]
+    assert kinds == [("drift", "suspect"), ("commits", "culprit_found")]
+
+
 def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(told: Told, tmp_path: Path) -> None:
     nights(told.workspace, 0, 38)
     told()

@@ -18,6 +18,8 @@ import pytest
 from perfrun.benchmark import main
 from perfrun.changes.search_log import begin_search, search_lock
 from perfrun.changes.suspects import SuspectState, write_state
+from perfrun.incidents import ledger
+from perfrun.incidents.incident import Incident, Ledger
 from perfrun.locks import FileLock
 from perfrun.nightly import prune as pruning
 from perfrun.options.plan import RunPlan
@@ -26,6 +28,7 @@ from perfrun.run.journal import Journal, going_on
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
 from tests.unit.changes.test_suspects import SUSPECT
+from tests.unit.incidents.test_grouping import worse
 
 BEGIN = 1591045200.0  # 2020-06-01, in the evening: long ago, whenever this runs
 
@@ -378,5 +381,18 @@ def test_the_sides_of_an_open_suspect_stay(
     write(workspace / "output", *nights(5))
     sides = replace(SUSPECT, before_execution_id="t-000", after_execution_id="t-001")
     write_state(workspace, SuspectState(open=(sides,)))
+    prune(workspace, capsys, "--keep_nights=2")
+    assert left(workspace) == [0, 1, 3, 4]
+
+
+def test_the_sides_of_an_open_incident_stay(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A search places the step elsewhere now: the sides that pairs have compared are bisected."""
+    write(workspace / "output", *nights(5))
+    sides = replace(worse("a"), before_execution_id="t-000", after_execution_id="t-001")
+    over = replace(worse("b"), before_execution_id="t-002", status="not_reproduced")
+    both = (Incident(id=1, changes=(sides,)), Incident(id=2, changes=(over,)))
+    ledger.change(workspace, lambda _: Ledger(incidents=both, next=3))
     prune(workspace, capsys, "--keep_nights=2")
     assert left(workspace) == [0, 1, 3, 4]

@@ -231,7 +231,7 @@ def test_what_pairs_confirm_is_told_once_though_the_history_shows_it_later(tmp_p
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
     for one in with_causes(asks, first, screen, Interruption()).incidents:
         why = "cannot be run again: was imported, not run in this workspace: before and after"
-        assert one.incident.bisection == Bisection(state="ended", why=why)
+        assert one.incident.bisection == Bisection(state="ended", why=why, tries=3)
         assert one.incident.explanation == Explanation(why=why, tries=3)
     told = ledger.read(tmp_path)
     again = with_causes(asks, first, screen, Interruption())

@@ -11,6 +11,7 @@ from perfrun.workspace.pull_requests import branch_of, pull_request_of
     ("subject", "body", "named"),
     [
         ("Merge pull request #12 from x/faster", "", "#12"),
+        ("Merge pull request 'Add x (#3)' (#12) from a into main", "", "#12"),
         ("Make it faster (#345)", "", "#345"),
         ("Backport: faster (#12) (#15)", "", "#15"),
         ('Revert "Make it faster (#12)"', "", None),
@@ -37,6 +38,7 @@ def test_a_commit_names_its_own_pull_request(subject: str, body: str, named: str
 
 def test_a_merge_names_its_branch() -> None:
     assert branch_of("Merge pull request #12 from x/faster") == "x/faster"
+    assert branch_of("Merge pull request 'Add x' (#12) from a into main") == "a"
     assert branch_of("Merge branch 'a b' into main") == "a b"
     assert branch_of("Merge remote-tracking branch 'origin/x'") == "origin/x"
     assert branch_of("Merged in x/faster (pull request #4)") == "x/faster"
