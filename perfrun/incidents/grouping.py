@@ -96,7 +96,8 @@ def brought_up_to_date(
     for sighting in sorted(fresh, key=lambda one: (-one.change.certainty, one.change.night)):
         own = _of_cause(incidents.values(), sighting)
         if own is not None:
-            incidents[own.id] = replace(own, changes=(*own.changes, sighting.change))
+            told = own.told + (own.told > 0 and _is_part(own, sighting.change))
+            incidents[own.id] = replace(own, changes=(*own.changes, sighting.change), told=told)
         elif sighting.change.alarm_night >= opened_since and _can_open(sighting.change):
             own = Incident(id=number, changes=(sighting.change,), culprit=sighting.culprit)
             incidents[number] = own
@@ -194,7 +195,13 @@ def _with_newest(incident: Incident, change: Worsening) -> Incident:
             **{name: getattr(shown, name) for name in _SIDES},
         )
 
-    return replace(incident, changes=tuple(newest(own) for own in incident.changes))
+    # Steps of a drift, which a search places elsewhere every night, may have become one.
+    once = {
+        (own.series, own.metric, own.night, own.alarm_night): own
+        for own in map(newest, reversed(incident.changes))
+    }
+    changes = tuple(reversed(once.values()))
+    return replace(incident, changes=changes, told=min(incident.told, len(changes)))
 
 
 def _with_returns(incident: Incident, improvements: Improvements) -> Incident:
@@ -239,6 +246,14 @@ def _is_cause(incident: Incident, sighting: Sighting) -> bool:
         return False  # pairs have shown both, each over its own commits
     is_exact = change.is_placed and main.is_placed
     return apart <= (0 if is_exact else _NEAR_DAYS) and _can_be_one(change, main)
+
+
+def _is_part(incident: Incident, change: Worsening) -> bool:
+    """Return True for a further step of a series that drifts in the incident: it is no news."""
+    return change.drift is not None and any(
+        own.drift is not None and (own.series, own.metric) == (change.series, change.metric)
+        for own in incident.changes
+    )
 
 
 def _is_drift_of(incident: Incident, change: Worsening) -> bool:

@@ -235,6 +235,21 @@ def test_a_drift_is_one_incident_however_many_steps_a_search_makes_of_it() -> No
     assert groups(parts[0], worse("b", night=5, drift=later)) == [["a"], ["b"]]
 
 
+def test_steps_of_a_drift_that_a_search_places_elsewhere_are_neither_kept_twice_nor_news() -> None:
+    def found(known: Ledger, *nights: int) -> Ledger:
+        parts = [worse("a", night=night, drift=CREEP) for night in nights]
+        return brought_up_to_date(known, [Sighting(change=part) for part in parts])
+
+    known = found(Ledger(), 0)
+    known = replace(known, incidents=(replace(known.incidents[0], told=1),))
+    for nights in ((0, 7), (3,), (0, 7), (3,), (0, 7)):
+        known = found(known, *nights)
+        (one,) = known.incidents
+        assert one.told == len(one.changes) == len({own.night for own in one.changes})
+    (one,) = brought_up_to_date(known, [Sighting(change=worse("b", drift=CREEP))]).incidents
+    assert len(one.changes) == one.told + 1  # of another method it is
+
+
 def test_a_change_that_turns_out_to_be_a_drift_leaves_the_steps() -> None:
     a, b = worse("a"), worse("b")
     (one,) = brought_up_to_date(Ledger(), [Sighting(change=c) for c in (a, b)]).incidents

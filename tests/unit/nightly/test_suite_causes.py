@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import schemas
 
 from perfrun.errors import UsageError
 from perfrun.incidents import ledger
@@ -83,6 +85,7 @@ def test_a_bisection_that_fails_is_tried_in_three_nights(causes: _Causes, tmp_pa
         known = Ledger(incidents=(one,), next=2)
         assert ledger.change(tmp_path, lambda _, known=known: known) == ledger.read(tmp_path)  # type: ignore[misc]
     assert not _is_to_bisect(one)
+    schemas.check("incidents-file", json.loads((tmp_path / ledger.FILE).read_text()))
 
 
 def test_what_fails_on_the_way_to_a_command_is_tried_again(causes: _Causes) -> None:
