@@ -30,7 +30,7 @@ CALLS = {"compile", "match", "search", "sub", "subn", "split", "findall", "fullm
 BYTES = 1_000_000  # of the text for which the worst of the pieces is repeated
 MOST_CPU_S = 5.0  # generous: a linear one takes milliseconds, another one hours
 # Modules that keep patterns as texts, which are compiled when they are needed.
-_CONSTANTS = ("shown", "text", "analysis.directions", "worker.modules")
+_CONSTANTS = ("shown", "text", "analysis.directions", "fleet.kubernetes_flags", "worker.modules")
 # Patterns of a user for his own results, or of a table of ours, on names that are bounded.
 GIVEN = {"options.parsers", "nightly.report", "worker.services", "run.outcome", "schema"}
 
