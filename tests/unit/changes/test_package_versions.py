@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import site
 import sys
 from pathlib import Path
@@ -104,7 +105,9 @@ def test_the_package_of_several_versions_is_searched(tmp_path: Path) -> None:
 def test_an_interpreter_may_say_something_first(tmp_path: Path) -> None:
     """As a wrapper that loads environment modules does."""
     wrapper = tmp_path / "python"
-    wrapper.write_text(f'#!/bin/sh\necho "Loading gcc/12"\nexec {sys.executable} "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/sh\necho "Loading gcc/12"\nexec {shlex.quote(sys.executable)} "$@"\n'
+    )
     wrapper.chmod(0o755)
     assert _site_folders(str(wrapper), variables())[0] in site.getsitepackages()
     for said in ("", "Loading gcc/12", json.dumps({"a": 1}), "[1]", "[" * 100_000):

@@ -98,12 +98,12 @@ def test_real_trials_come_into_the_page(tmp_path: Path) -> None:
     spin = by_name["spin"]
     main_series = data["series"][spin["main"]]
     assert (main_series["metric"], main_series["unit"], main_series["n"]) == ("wall_time", "s", 1)
-    expected = sorted(
-        one["benchmark_result"]["wall_time"]
-        for one in done.summaries()
-        if one["benchmark_result"]["name"].endswith("spin")
-    )
-    assert unpack(data, main_series["value"]) == [pytest.approx(sum(expected) / 2, rel=1e-9)]
+    spins = [d for d in done.summaries() if d["benchmark_result"]["name"].endswith("spin")]
+    assert len(spins) == 2
+    # A trial that the machine has disturbed does not count beside one that it has not.
+    calm = [d for d in spins if not d["perfrun"]["quality"]["disturbed"]] or spins
+    expected = sum(d["benchmark_result"]["wall_time"] for d in calm) / len(calm)
+    assert unpack(data, main_series["value"]) == [pytest.approx(expected, rel=1e-9)]
     detail = data["details"][spin["detail"]]
     samples = unpack(data, detail["samples"])
     assert len(samples) == 60
