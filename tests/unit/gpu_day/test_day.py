@@ -106,6 +106,7 @@ SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
 @pytest.mark.usefixtures("driver")
+@pytest.mark.slow  # it waits for limits of seconds
 def test_a_check_that_breaks_or_hangs_stops_no_other(tmp_path: Path) -> None:
     def breaks(asking: Asking) -> dict[str, Any]:
         raise ZeroDivisionError("by nothing")
@@ -137,6 +138,7 @@ def test_a_check_that_breaks_or_hangs_stops_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("driver")
+@pytest.mark.slow  # it waits for limits of seconds
 def test_the_whole_day_ends_in_its_time(tmp_path: Path) -> None:
     checks = [
         check("long", lambda asking: {"said": asking.command(SLEEPER)}),
