@@ -37,9 +37,9 @@ class _Shard(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     method: Text
     environment: Text
     round: Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
-    setting: Annotated[list[tuple[_Flag, Text]], Meta(max_length=100)]
+    setting: Annotated[tuple[tuple[_Flag, Text], ...], Meta(max_length=100)]
     node: Annotated[str, Meta(pattern=r"^[^\0-\x20]*\Z", max_length=255)] = ""
-    words: Annotated[list[Text], Meta(min_length=1, max_length=10_000)]
+    words: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=10_000)]
 
 
 class _File(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -92,18 +92,7 @@ def _text(plan: Plan) -> bytes:
         engine=plan.engine,
         options=dict(plan.options),
         store=plan.store,
-        shards=[
-            _Shard(
-                index=shard.index,
-                method=shard.method,
-                environment=shard.environment,
-                round=shard.round,
-                setting=list(shard.setting),
-                node=shard.node,
-                words=list(shard.words),
-            )
-            for shard in plan.shards
-        ],
+        shards=[_Shard(**vars(shard)) for shard in plan.shards],
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
@@ -150,18 +139,7 @@ def read_plan(path: Path) -> Plan:
         engine=file.engine,
         options=file.options,
         store=file.store,
-        shards=tuple(
-            Shard(
-                index=one.index,
-                method=one.method,
-                environment=one.environment,
-                round=one.round,
-                setting=tuple(one.setting),
-                node=one.node,
-                words=tuple(one.words),
-            )
-            for one in file.shards
-        ),
+        shards=tuple(Shard(**msgspec.structs.asdict(one)) for one in file.shards),
         folder=path.parent,
     )
 

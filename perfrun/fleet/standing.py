@@ -10,6 +10,7 @@ from typing import Any
 
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.status import ShardStatus
+from perfrun.fleet.telling import SHARD_COLUMNS, shard_cells
 from perfrun.reports.figures import time_left
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
@@ -139,27 +140,13 @@ def _show_problems(found: Sequence[ShardStatus], screen: Terminal) -> None:
     if not bad:
         return
     columns = (
-        Column(heading="shard", right=True),
-        Column(heading="method"),
-        Column(heading="setting"),
-        Column(heading="environment"),
-        Column(heading="round", right=True),
+        *SHARD_COLUMNS,
         Column(heading="state"),
         Column(heading="machine"),
         Column(heading="why", prose=True),
     )
     rows = tuple(
-        (
-            str(one.shard.index),
-            one.shard.method,
-            one.shard.setting_text,
-            one.shard.environment,
-            str(one.shard.round),
-            one.state.value,
-            one.host,
-            one.reason,
-        )
-        for one in bad[:_MOST_ROWS]
+        (*shard_cells(one.shard), one.state.value, one.host, one.reason) for one in bad[:_MOST_ROWS]
     )
     screen.table(
         Table(

@@ -37,7 +37,7 @@ from perfrun.fleet.submissions import (
     used_by,
 )
 from perfrun.fleet.sweeps import parse_sweep
-from perfrun.fleet.telling import shard_text
+from perfrun.fleet.telling import SHARD_COLUMNS, shard_cells, shard_text
 from perfrun.locks import FileLock
 from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_file import read_suite
@@ -259,7 +259,7 @@ def _withdraw(plan: Plan, indices: Sequence[int], store: str | None) -> None:
 
 
 def _show_only(
-    plan: Plan, engine: Engine, options: dict[str, str], indices: Sequence[int], *, as_json: bool
+    plan: Plan, engine: Engine, options: Options, indices: Sequence[int], *, as_json: bool
 ) -> int:
     """Show what would be submitted: the engine's own text, or else the shards."""
     if isinstance(engine, Previewing) and not as_json:
@@ -269,8 +269,8 @@ def _show_only(
     return 0
 
 
-def _show_shards(plan: Plan, indices: Sequence[int] | None = None, *, as_json: bool) -> None:
-    chosen = plan.shards if indices is None else [plan.shards[index] for index in indices]
+def _show_shards(plan: Plan, indices: Sequence[int], *, as_json: bool) -> None:
+    chosen = [plan.shards[index] for index in indices]
     if as_json:
         write_json(
             {
@@ -291,20 +291,9 @@ def _show_shards(plan: Plan, indices: Sequence[int] | None = None, *, as_json: b
             }
         )
         return
-    columns = (
-        Column(heading="shard", right=True),
-        Column(heading="method"),
-        Column(heading="setting"),
-        Column(heading="environment"),
-        Column(heading="round", right=True),
-        *([Column(heading="node")] if any(one.node for one in chosen) else []),
-    )
-    rows = tuple(
-        (str(one.index), one.method, one.setting_text, one.environment, str(one.round), one.node)[
-            : len(columns)
-        ]
-        for one in chosen
-    )
+    nodes = (Column(heading="node"),) if any(one.node for one in chosen) else ()
+    columns = (*SHARD_COLUMNS, *nodes)
+    rows = tuple((*shard_cells(one), one.node)[: len(columns)] for one in chosen)
     if rows:
         Terminal(sys.stdout, sys.stderr, quiet=True).table(Table(columns=columns, rows=rows))
     counted = Counter(shard_text(shard) for shard in chosen)

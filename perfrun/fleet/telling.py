@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfrun.fleet.shards import Plan, Shard
 from perfrun.fleet.status import ShardStatus, by_files
+from perfrun.reports.table import Column
 from perfrun.shown import say
 
 
@@ -13,6 +14,26 @@ def shard_text(shard: Shard) -> str:
     """Return a shard in words: method, environment, setting, round."""
     parts = [shard.method, shard.setting_text, shard.environment]
     return f"{' '.join(part for part in parts if part)}, round {shard.round}"
+
+
+SHARD_COLUMNS = (
+    Column(heading="shard", right=True),
+    Column(heading="method"),
+    Column(heading="setting"),
+    Column(heading="environment"),
+    Column(heading="round", right=True),
+)
+
+
+def shard_cells(shard: Shard) -> tuple[str, ...]:
+    """Return the cells of a shard under `SHARD_COLUMNS`."""
+    return (
+        str(shard.index),
+        shard.method,
+        shard.setting_text,
+        shard.environment,
+        str(shard.round),
+    )
 
 
 def status_text(status: ShardStatus) -> str:
