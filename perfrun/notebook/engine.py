@@ -6,11 +6,6 @@ watches /proc, which is nothing for a process that holds somebody's data.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,29 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.shown import line
+from perfrun.run import own_process
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.summary.series_identity import objects, text
 from perfrun.untrusted import Refused, parse_json, read_file
 
-_ROOT = Path(__file__).resolve().parents[2]
 _GRACE_S = 30.0  # for a run to write its summaries when it is interrupted
 _LARGEST_ANSWER = 1 << 26
-# The kernel kills the run when the notebook's process ends, even by SIGKILL ("Restart"); the run's
-# guard then ends the trial. An installed perfrun is found as any package; a checkout comes last,
-# so that nothing beside it hides a module.
-_CODE = """
-import sys
-sys.path[:1] = []
-sys.path.append(sys.argv.pop(1))
-from perfrun.worker.procfs import die_with_parent
-die_with_parent()
-import os
-if os.getppid() != int(sys.argv.pop(1)):
-    sys.exit(130)
-from perfrun.benchmark import main
-sys.exit(main())
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,37 +53,16 @@ def run(words: Sequence[str], *, keeps_files: bool) -> RunAnswer:
 
 def _carried_out(words: Sequence[str], answer: Path) -> tuple[int, tuple[str, ...]]:
     """Run the command; return its exit status, and the last lines of its standard error."""
-    command = [sys.executable, "-c", _CODE, str(_ROOT), str(os.getpid()), "run", *words]
     with answer.open("wb") as stdout, tempfile.TemporaryFile() as stderr:
-        # In a session of its own, so that a Ctrl-C reaches it once: by us.
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
+        process = own_process.begin(["run", *words], stdout, stderr)
         try:
             status = process.wait()
         except BaseException:
-            _end(process)
+            own_process.end(process, _GRACE_S)
             raise
         stderr.seek(0)
-        lines = stderr.read(_LARGEST_ANSWER).decode("utf-8", "replace").splitlines()
-    said = [line(one.removeprefix("perfrun: ")) for one in lines if one.strip()]
+        said = own_process.said_lines(stderr.read(_LARGEST_ANSWER))
     return status, tuple(said[-20:])
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a run as Ctrl-C does, so that its trial ends; if it stays, kill it."""
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
-    try:
-        process.wait(_GRACE_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the run's guard ends its trial
-        process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
 
 
 def _records(answer: Path) -> list[SummaryRecord]:
