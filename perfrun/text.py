@@ -269,6 +269,11 @@ def _end(pattern: str, text: str, at: int) -> int:
     return found.end() if found else at
 
 
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun: `1 trial`, `2 trials`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float, figures: int = 4) -> str:
     """Return a duration with its unit: `0.01469` is `14.69 ms`."""
     return with_unit(float(seconds), "s", figures)

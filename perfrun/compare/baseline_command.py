@@ -19,6 +19,7 @@ from perfrun.reports.terminal import Terminal
 from perfrun.shown import say, write_json, write_prose
 from perfrun.summary.document import Status
 from perfrun.summary.record import SummaryRecord
+from perfrun.text import counted
 
 ACTIONS = ("set", "list", "rm")
 _ABOUT = "Name sets of results, which later results are compared with."
@@ -103,7 +104,7 @@ def _set(workspace: Path, given: Any) -> int:
         (len(correct) - len(usable), "disturbed, or of grade D or worse"),
     ):
         if count:
-            say(f"{_many(count, 'trial')} left out: {what}")
+            say(f"{counted(count, 'trial')} left out: {what}")
     before = _before(workspace, name)
     made = baselines.write(workspace, name, selection, usable)
     if given.format == "json":
@@ -134,14 +135,14 @@ def _before(workspace: Path, name: str) -> Baseline | None:
 
 
 def _set_line(made: Baseline, before: Baseline | None) -> str:
-    what = f"{_many(len(made.trials), 'trial')} of {_many(len(made.methods), 'method')}"
-    old = f"; before it was {_many(len(before.trials), 'trial')}" if before else ""
+    what = f"{counted(len(made.trials), 'trial')} of {counted(len(made.methods), 'method')}"
+    old = f"; before it was {counted(len(before.trials), 'trial')}" if before else ""
     return f"baseline {made.name}: {what}, {_span(made)}{old}"
 
 
 def _hints(made: Baseline, records: Sequence[SummaryRecord]) -> list[str]:
     disturbed = sum(record.disturbed for record in records)
-    lines = [f"{_many(disturbed, 'trial')} disturbed"] if disturbed else []
+    lines = [f"{counted(disturbed, 'trial')} disturbed"] if disturbed else []
     fewest = min(sum(r.method == method for r in records) for method in made.methods)
     if fewest == 1:
         lines.append("a method with one trial has no interval: a comparison with it stays open")
@@ -239,7 +240,3 @@ def _day(timestamp: float) -> str:
         return f"{datetime.fromtimestamp(timestamp):%Y-%m-%d}"
     except (OverflowError, OSError, ValueError):  # beyond Python's calendar
         return "-"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

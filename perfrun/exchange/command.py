@@ -16,7 +16,7 @@ from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
 from perfrun.reports.output import OutputError
 from perfrun.shown import as_is, say
-from perfrun.text import redacted
+from perfrun.text import counted, redacted
 
 if TYPE_CHECKING:
     from perfrun.exchange.foreign import ForeignTrial, Source
@@ -143,13 +143,9 @@ def _lines(written: Written, files: int, workspace: Path) -> str:
     known = f"; {written.known} had been imported before" if written.known else ""
     runs = f"run {written.runs[0]}" if len(written.runs) == 1 else f"{len(written.runs)} runs"
     return (
-        f"imported {_many(written.written, 'trial')} of {_many(files, 'file')} into "
+        f"imported {counted(written.written, 'trial')} of {counted(files, 'file')} into "
         f"{workspace / 'output'}{known}\n{runs}\n"
     )
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def export_parser() -> CommandParser:
@@ -237,7 +233,7 @@ def _export_table(given: Any) -> int:
         raise UsageError(f"--{given.format}={path}: is there already; name another file") from None
     except OSError as error:
         raise UsageError(f"--{given.format}={path}: {error.strerror or error}") from None
-    say(f"{path}: {_many(count, 'row')}")
+    say(f"{path}: {counted(count, 'row')}")
     return 0
 
 

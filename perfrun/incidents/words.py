@@ -10,6 +10,7 @@ from perfrun.reports.figures import changed_by
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import cell, markdown_code, page
 from perfrun.shown import markdown as markdown_of
+from perfrun.text import counted
 
 Clean = Callable[[str], str]
 _HASH = 12
@@ -30,7 +31,7 @@ def incident_text(
     `pairs` is what pairs have found of one of its changes, as ` by 8 pairs: +10 %`.
     """
     largest = one.largest
-    methods = _many(len(one.methods), "method")
+    methods = counted(len(one.methods), "method")
     of = f" ({owner(one.owner)})" if one.owner else ""
     return (
         f"incident {one.id}{of}: {methods} worse since the night of {one.began}, most "
@@ -84,7 +85,7 @@ def fixed_text(one: Incident, clean: Clean, commits: Clean, owner: Clean) -> str
     of = f" ({owner(one.owner)})" if one.owner else ""
     by = commits_text(fix.commits, clean, commits)
     return (
-        f"incident {one.id}{of} is fixed: {_many(len(one.methods), 'method')}, most "
+        f"incident {one.id}{of} is fixed: {counted(len(one.methods), 'method')}, most "
         f"{clean(one.largest.method)}, at the old level since the night of {fix.night}"
         f"{f': {by}' if by else ''}"
     )
@@ -96,7 +97,7 @@ def text_of(incidents: Sequence[Incident], notes: Iterable[str], closed: int) ->
     for one in incidents:
         lines += [f"{one.id}  {_head(one)}", *(f"   {fact}" for fact in _facts(one)), ""]
     lines += [] if incidents else [_NONE_OPEN if closed else "There is no incident."]
-    lines += [f"{_many(closed, 'closed incident')}: perfrun incidents --all"] if closed else []
+    lines += [f"{counted(closed, 'closed incident')}: perfrun incidents --all"] if closed else []
     return page([*lines, *notes])
 
 
@@ -120,7 +121,7 @@ def markdown_list(incidents: Sequence[Incident], closed: int) -> str:
         for one in incidents
     ]
     lines += [] if lines else [_NONE_OPEN]
-    lines += ["", f"{_many(closed, 'closed incident')} left out."] if closed else []
+    lines += ["", f"{counted(closed, 'closed incident')} left out."] if closed else []
     return "\n".join(lines) + "\n"
 
 
@@ -128,7 +129,7 @@ def _head(one: Incident) -> str:
     largest = one.largest
     return (
         f"{status_text(one)}, began {one.began}, seen {one.first_seen}: "
-        f"{_many(len(one.methods), 'method')}, {largest.metric} {changed_by(largest.ratio)} "
+        f"{counted(len(one.methods), 'method')}, {largest.metric} {changed_by(largest.ratio)} "
         f"({changed_by(largest.low)} to {changed_by(largest.high)}) {largest.method}"
     )
 
@@ -176,7 +177,3 @@ def _differences(texts: Sequence[str], clean: Clean) -> str:
     more = len(texts) - _MOST_DIFFERENCES
     shown = [clean(text) for text in texts[:_MOST_DIFFERENCES]]
     return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

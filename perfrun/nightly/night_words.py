@@ -21,7 +21,7 @@ from perfrun.nightly.trends import change_text, last_night_text, usual_text
 from perfrun.reports.sparkline import sparkline
 from perfrun.reports.table import Column, Table
 from perfrun.summary.metrics import PEAK_RSS
-from perfrun.text import spread, with_unit
+from perfrun.text import counted, spread, with_unit
 
 MOST_FIGURES = 3  # beside the main one; the other reports have all
 _COLUMNS = (
@@ -63,19 +63,15 @@ def verdict(report: NightReport) -> str:
         number = sum(method.state == state for method in report.methods)
         counts += [f"{number} {text}"] if number else []
     counts += [_regressions(report)] if report.regressions else []
-    counts += [_many(len(report.errors), "error")] if report.errors else []
+    counts += [counted(len(report.errors), "error")] if report.errors else []
     return ", ".join(counts)
 
 
 def _regressions(report: NightReport) -> str:
     """Return `5 regressions in 1 incident`; without incidents, their number alone."""
     own = {change.incident for change in report.regressions}
-    count = _many(len(report.regressions), "regression")
-    return f"{count} in {_many(len(own), 'incident')}" if None not in own else count
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    count = counted(len(report.regressions), "regression")
+    return f"{count} in {counted(len(own), 'incident')}" if None not in own else count
 
 
 def period(report: NightReport) -> str:
@@ -111,7 +107,7 @@ def other_changes(report: NightReport, medium: Medium) -> list[str]:
     return [
         *(_news_text(one, report, medium) for one in told),
         *(_change_text(change, medium) for change in others),
-        *([f"{_many(known, 'known incident')} open: perfrun incidents"] if known else []),
+        *([f"{counted(known, 'known incident')} open: perfrun incidents"] if known else []),
     ]
 
 
@@ -131,7 +127,7 @@ def _news_text(one: IncidentReport, report: NightReport, medium: Medium) -> str:
     words = (one.incident, medium.clean, medium.commits, medium.owner)
     if one.news == "fixed":
         return _begun_large(fixed_text(*words))
-    more = f", {_many(one.more, 'change')} more" if one.news == "grown" else ""
+    more = f", {counted(one.more, 'change')} more" if one.news == "grown" else ""
     own = [change for change in report.changes if change.incident == one.incident.id]
     pairs = next((text for change in own if (text := _pairs_text(change))), "")
     pairs = pairs if one.incident.status in ("suspect", "confirmed") else ""

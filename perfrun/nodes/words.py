@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.nodes.fleet_results import FleetResults, NodeFacts
 from perfrun.reports.table import Column, Table, TableCell, coloured
 from perfrun.store.quarantine import Period, Quarantine, is_name
+from perfrun.text import counted
 
 if TYPE_CHECKING:
     from perfrun.analysis.nodes import NodeFindings, Verdict
@@ -150,18 +151,18 @@ def lines_about(
     like = sum(one.verdict in ("like_others", "fast") for one in found)
     alone = sum(one.verdict == "alone" for one in found)
     lines = [
-        f"{like} of {_many(len(found), 'node')} {'is' if like == 1 else 'are'} like the others"
+        f"{like} of {counted(len(found), 'node')} {'is' if like == 1 else 'are'} like the others"
     ]
     lines[0] += f"; the error is {100 * error:.2g} % over all nodes together"
     if alone:
         lines.append(
-            f"{_many(alone, 'node')} without equals: a method counts on a night on which four "
+            f"{counted(alone, 'node')} without equals: a method counts on a night on which four "
             "nodes of one fingerprint have run it (--across=software compares more)"
         )
     if results.disturbed:
-        lines.append(f"{_many(results.disturbed, 'disturbed trial')} left out")
+        lines.append(f"{counted(results.disturbed, 'disturbed trial')} left out")
     if results.nameless:
-        lines.append(f"{_many(results.nameless, 'trial')} without a host name left out")
+        lines.append(f"{counted(results.nameless, 'trial')} without a host name left out")
     lines += _fingerprint_lines(results)
     # The names are those of summaries, and the line is made to be copied into a shell.
     slow = [one.node for one in odd if one.verdict in SLOW and is_name(one.node)]
@@ -240,7 +241,3 @@ def _minute(timestamp: float) -> str:
         return f"{datetime.fromtimestamp(timestamp):%Y-%m-%d %H:%M}"
     except (OverflowError, OSError, ValueError):  # beyond Python's calendar
         return "-"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

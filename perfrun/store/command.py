@@ -13,6 +13,7 @@ from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.options.store_address import Address, parse_address
 from perfrun.shown import say, write_json, write_prose
 from perfrun.store.garbage_collection import no_collection
+from perfrun.text import counted
 
 if TYPE_CHECKING:
     from perfrun.store.index import Refreshed, Store
@@ -118,11 +119,5 @@ def index_lines(address: Address, refreshed: Refreshed, counts: Counts) -> str:
         parts.append(f"{refreshed.gone} gone")
     if refreshed.bad:
         parts.append(f"{refreshed.bad} cannot be read")
-    return (
-        f"found {', '.join(parts)}\n"
-        f"{address.shown}: {_many(counts.trials, 'trial')} of {_many(counts.methods, 'method')}\n"
-    )
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    held = f"{counted(counts.trials, 'trial')} of {counted(counts.methods, 'method')}"
+    return f"found {', '.join(parts)}\n{address.shown}: {held}\n"
