@@ -46,7 +46,7 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KubernetesEngine:
-    """See the module."""
+    """Runs shards as pods of Indexed Jobs, which go on without perfrun."""
 
     flags = FLAGS
     stays = False

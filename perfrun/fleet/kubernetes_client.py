@@ -23,32 +23,44 @@ T = TypeVar("T")
 
 
 class Metadata(Struct, frozen=True):
+    """What an object is called, of all that a server says of it."""
+
     name: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
 class Condition(Struct, frozen=True):
+    """A condition of a Job: Complete or Failed, for example."""
+
     type: str = ""
     status: str = ""
 
 
 class JobStatus(Struct, frozen=True):
+    """The state of a Job; indices are listed as `1,3-5`."""
+
     conditions: list[Condition] | None = None
     failedIndexes: str | None = None  # noqa: N815 - the server's name
     completedIndexes: str | None = None  # noqa: N815 - the server's name
 
 
 class Job(Struct, frozen=True):
+    """A Job, as far as it is used."""
+
     metadata: Metadata = Metadata()
     status: JobStatus = JobStatus()
 
 
 class PodStatus(Struct, frozen=True):
+    """The state of a pod: Pending, Running, Succeeded, Failed."""
+
     phase: str = ""
 
 
 class Pod(Struct, frozen=True):
+    """A pod, as far as it is used."""
+
     metadata: Metadata = Metadata()
     status: PodStatus = PodStatus()
 
@@ -69,6 +81,7 @@ def _configured(config: Any, context: str) -> str:
 
 
 def require_client() -> None:
+    """Raise UsageError where the client is not installed."""
     if find_spec("kubernetes") is None:
         raise UsageError(
             "--engine=kubernetes: needs the package kubernetes: pip install 'perfrun[kubernetes]'; "
