@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from perfrun.analysis.directions import worse_or_better
 from perfrun.changes.watched import WatchedSeries
 from perfrun.summary.result_folder import write_whole
+from perfrun.text import counted
 from perfrun.untrusted import read_file
 
 if TYPE_CHECKING:
@@ -156,10 +157,8 @@ def read_state(
     kept = replace(found, open=open_, confirmed=told[-_MOST_KEPT:])
     lost = len(found.open) + len(found.confirmed) - len(kept.open) - len(kept.confirmed)
     if lost:
-        what = f"{lost} suspect{'s' * (lost != 1)}"
-        notify(
-            f"{path}: {what} in it cannot be of perfrun and {'are' if lost != 1 else 'is'} left out"
-        )
+        verb = "is" if lost == 1 else "are"
+        notify(f"{path}: {counted(lost, 'suspect')} in it cannot be of perfrun and {verb} left out")
     return kept
 
 
