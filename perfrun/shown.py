@@ -42,8 +42,8 @@ _MARKDOWN = r"([\\`*_\[\]<>|#~&!$])"
 # those of ASCII: with (?i), [a-z] also takes the long s and the sign of the kelvin.
 _MARKDOWN_LINK = r"(?<![A-Za-z])((?i:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|(?i:www)(?=\.))"
 # A host may begin with a hyphen or an underscore there, which Markdown escapes.
-_MARKDOWN_NAME = r"(@|\\#|GH-)(?=[A-Za-z0-9_\\-])"
-_MARKDOWN_MAIL = r"(?<=[A-Za-z0-9.+_-])(@)(?=[A-Za-z0-9_\\-])"
+_MARKDOWN_NAME = r"(@|\\#|GH-)(?=[A-Za-z0-9._\\-])"
+_MARKDOWN_MAIL = r"(?<=[A-Za-z0-9.+_-])(@)"
 _MAIL_OR_MENTION = r"([@#])(?=[A-Za-z0-9])"
 _MARKDOWN_BLOCK = r"(\d{1,9})([.)])(?=\s|$)|[-+=]"
 _HEXADECIMAL = r"[0-9A-Fa-f.]{1,64}"

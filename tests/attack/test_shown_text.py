@@ -98,6 +98,7 @@ PAGE_ATTACKS = {
     "a mail address": "a.b@evil.example",
     "a mail address with a hyphen": "a@-evil.com",
     "a mail address with an underscore": "me@_evil.com",
+    "a mail address with a dot": "me@.evil.com",
     "a link": "[all well](http://evil/)",
     "a reference": "[x]: http://evil/",
     "a picture": "![](http://evil/p.png)",
