@@ -37,7 +37,7 @@ _BLANKS = frozenset(
     "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 )
 _PLAIN = r"[\t\n\x20-\x7e]*"
-_MARKDOWN = r"([\\`*_\[\]<>|#~&!$])"
+_MARKDOWN = {ord(character): f"\\{character}" for character in r"\`*_[]<>|#~&!$"}
 # GitHub's parser goes back over letters alone: after a digit, `http://` begins a link. Letters are
 # those of ASCII: with (?i), [a-z] also takes the long s and the sign of the kelvin.
 _MARKDOWN_LINK = r"(?<![A-Za-z])((?i:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|(?i:www)(?=\.))"
@@ -179,8 +179,7 @@ def markdown(text: str, *, may_mention: bool = False) -> str:
     does, which stands between. Who wrote the suite `may_mention` people, who are no mail addresses.
     """
     plain = " ".join(visible(_redacted(text)[:LONGEST_LINE], "\t\n\r").split())
-    escaped = re.sub(_MARKDOWN, r"\\\1", plain)
-    escaped = re.sub(_MARKDOWN_LINK, r"\1\\", escaped)
+    escaped = re.sub(_MARKDOWN_LINK, r"\1\\", plain.translate(_MARKDOWN))
     escaped = re.sub(_MARKDOWN_MAIL if may_mention else _MARKDOWN_NAME, rf"\1{_JOINER}", escaped)
     first = re.match(_MARKDOWN_BLOCK, escaped)  # of a line it would begin a list or a heading
     if first is None:

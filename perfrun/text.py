@@ -116,7 +116,7 @@ def redact(text: str) -> str:
     """
     if "://" in text:
         text = _without_passwords(text)
-    if ":" in text and any(word in text.lower() for word in ("authorization", "cookie", "x-")):
+    if ":" in text and _is_of_header(text.lower()):
         text = re.sub(_HEADER, r"\g<name>\g<colon>***", text)
     if "=" in text or ":" in text:
         text = _without_values(text)
@@ -127,6 +127,10 @@ def redact(text: str) -> str:
     if "earer" in text or "EARER" in text:
         text = re.sub(_BEARER, r"\1***", text)
     return re.sub(_PRIVATE_KEY, r"\1***", text) if "-----BEGIN" in text else text
+
+
+def _is_of_header(lower: str) -> bool:
+    return "authorization" in lower or "cookie" in lower or "x-" in lower
 
 
 def _without_passwords(text: str) -> str:
