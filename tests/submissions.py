@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from perfrun.fleet.places import Attempt, Ended, How, ShardPlace
-from perfrun.fleet.plan_file import write_plan
-from perfrun.fleet.shards import Plan, Shard
 from perfrun.run.digest import sha256_of
+from perfrun.shards.places import Attempt, Ended, How, ShardPlace
+from perfrun.shards.plan import Plan, Shard
+from perfrun.shards.plan_file import write_plan
 
 SUMMARY = "perfzero_summary.json"
 

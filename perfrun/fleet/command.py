@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import UsageError
-from perfrun.fleet import standing, sweep_table
 from perfrun.fleet.engines import engine_named
 from perfrun.fleet.submissions import bring_in, engines_of, find_plan, look, missing_of, name_of
 from perfrun.fleet.submit import submit_shards
 from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.reports.terminal import Terminal
+from perfrun.shards import standing, sweep_table
 from perfrun.shown import say, write_json, write_lines
 
 _ABOUT = "Show what ran of a submission, what is missing, and what failed and why."

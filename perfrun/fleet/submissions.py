@@ -10,15 +10,14 @@ from pathlib import Path
 
 from perfrun.durable import sync_names
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.collect import Collected, add_to_index, collect
 from perfrun.fleet.engines import Engine, engine_named
-from perfrun.fleet.places import engine_folder
-from perfrun.fleet.plan_file import FILE, read_plan
-from perfrun.fleet.planning import FOLDER
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.status import ShardStatus, merged, statuses
 from perfrun.options.parsers import parse_workspace, shown
 from perfrun.options.store_address import parse_address
+from perfrun.shards.collect import Collected, add_to_index, collect
+from perfrun.shards.places import engine_folder
+from perfrun.shards.plan import FOLDER, Plan, ShardState
+from perfrun.shards.plan_file import FILE, read_plan
+from perfrun.shards.status import ShardStatus, merged, statuses
 from perfrun.shown import line, say
 from perfrun.summary.result_folder import write_whole
 from perfrun.untrusted import Folder, Refused

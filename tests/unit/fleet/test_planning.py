@@ -9,12 +9,12 @@ import pytest
 from perfrun.errors import UsageError
 from perfrun.fleet import planning
 from perfrun.fleet.dispatch import shuffled
-from perfrun.fleet.plan_file import read_plan, write_plan
 from perfrun.fleet.planning import copy_code, make_plan
 from perfrun.fleet.shard_command import run_plan_of
-from perfrun.fleet.sweeps import parse_sweep
 from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_file import read_suite
+from perfrun.options.sweeps import parse_sweep
+from perfrun.shards.plan_file import read_plan, write_plan
 from tests.gitrepos import git, make_repository
 
 

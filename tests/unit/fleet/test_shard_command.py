@@ -9,9 +9,9 @@ from typing import NoReturn
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.fleet import plan_file
-from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.shard_command import MACHINE_FAILED, shard_command
+from perfrun.shards import plan_file
+from perfrun.shards.places import ShardPlace
 from tests.submissions import plan
 
 

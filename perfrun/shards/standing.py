@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.status import ShardStatus
-from perfrun.fleet.telling import SHARD_COLUMNS, shard_cells
 from perfrun.reports.figures import time_left
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
+from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.status import ShardStatus
+from perfrun.shards.telling import SHARD_COLUMNS, shard_cells
 from perfrun.shown import write_json, write_lines
 
 _MOST_ROWS = 50  # of the table of what is missing

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.shards import Plan, Shard
+from perfrun.shards.plan import Plan, Shard
 from perfrun.shown import line
 from perfrun.untrusted import Folder, Refused, opened
 

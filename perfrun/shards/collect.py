@@ -17,11 +17,11 @@ from pathlib import Path
 
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import PerfrunError, WorkspaceError
-from perfrun.fleet.places import Attempt, ShardPlace
-from perfrun.fleet.shards import Plan
 from perfrun.locks import FileLock
 from perfrun.options.store_address import Address
 from perfrun.run.digest import sha256_of
+from perfrun.shards.places import Attempt, ShardPlace
+from perfrun.shards.plan import Plan
 from perfrun.summary.record import SUMMARY, BadSummary, read_content
 from perfrun.summary.result_folder import write_whole
 
