@@ -162,9 +162,9 @@ def _look_up_sweep(suite: Suite, *, is_telling: bool) -> None:
     for text in others:
         say(f"{suite.path}: {text}")
     if last:
-        raise UsageError(
-            f"{suite.path}: {last}; `sweep = [...]` of a method lists the flags that it knows"
-        )
+        is_unknown = "Unknown" in last
+        hint = "; `sweep = [...]` of a method lists the flags that it knows" if is_unknown else ""
+        raise UsageError(f"{suite.path}: {last}{hint}")
     for text in found.not_checked if is_telling else ():
         say(f"not looked up: {text}")
 

@@ -32,7 +32,8 @@ from perfrun.run.environment import (
 from perfrun.run.runner import import_paths
 from perfrun.workspace.remote import why_unreachable
 
-_FLAG = "--benchmark_methods: "  # which a suite does not have
+# What a suite does not have.
+_FLAG, _AFTER = "--benchmark_methods: ", "flags after --: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +143,7 @@ def _flags(suite: Suite, unit: Unit, plan: RunPlan, launcher: Launcher) -> Check
             try:
                 check_flags(launcher, [module], every[0], paths, every[1:])
             except FlagsRefused as error:
-                problems.append(f"{unit.name}: {error}")
+                problems.append(f"{unit.name}: flags: {str(error).removeprefix(_AFTER)}")
     return Checked(problems=tuple(problems))
 
 
