@@ -43,7 +43,7 @@ from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
 from perfrun.shards.places import ShardPlace
 from perfrun.shards.plan import Plan, ShardState
-from perfrun.shards.plan_file import write_plan
+from perfrun.shards.plan_file import LOCK, write_plan
 from perfrun.shards.standing import show
 from perfrun.shards.status import by_files, statuses
 from perfrun.shards.telling import SHARD_COLUMNS, shard_cells, shard_text
@@ -51,7 +51,6 @@ from perfrun.shown import line, say, write_json, write_lines
 from perfrun.text import redact_words
 from perfrun.untrusted import remove_tree
 
-_LOCK = ".submit.lock"
 _ABOUT = "Run the benchmarks of a suite on several machines, in shards."
 _EPILOG = """\
   perfrun submit suite.toml --engine=ssh --hosts=lab1,lab2 --rounds=3
@@ -237,7 +236,7 @@ def submit_shards(
     """
     name = name or plan.engine
     try:
-        with FileLock(plan.folder / _LOCK) as lock:
+        with FileLock(plan.folder / LOCK) as lock:
             if not lock.try_own():
                 raise UsageError(
                     f"{plan.submission}: another perfrun submits its shards{lock.holder}; "

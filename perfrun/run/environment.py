@@ -214,9 +214,10 @@ def check_flags(
             error, is_missing = flags_error(text)
         except (Refused, Wrong) as wrong:
             error, is_missing = f"the worker's answer cannot be used: {wrong}", True
+        if error and is_missing:
+            raise UsageError(f"flags after --: {module}: {error}")
         if error:
-            kind = UsageError if is_missing else FlagsRefused
-            raise kind(f"flags after --: {module}: {error}")
+            raise FlagsRefused(f"flags after --: {module}: {error}")
 
 
 def expand(

@@ -89,6 +89,11 @@ def collect(plan: Plan, indices: Sequence[int], notify: Callable[[str], None]) -
     )
 
 
+def is_collected(attempt: Attempt) -> bool:
+    """Return True when all trials of an attempt are in the workspace, or were, and indexed."""
+    return (attempt.folder / _INDEXED).exists()
+
+
 class _Unusable(ValueError):  # noqa: N818 - it is a finding about a file
     """A trial that cannot be collected; the text says why."""
 

@@ -18,6 +18,7 @@ from perfrun.shown import line
 from perfrun.untrusted import Folder, Refused, opened
 
 FILE = "plan.json"
+LOCK = ".submit.lock"  # beside it; held by who submits
 FORMAT, VERSION = "perfrun submission", 1
 MOST_SHARDS = 100_000
 _LARGEST_BYTES = 256 * 2**20
