@@ -75,6 +75,11 @@ def rows_of(plan: Plan, found: Sequence[ShardStatus], metrics: Sequence[str]) ->
     return tuple(rows)
 
 
+def metrics_of(plan: Plan, found: Sequence[ShardStatus]) -> set[str]:
+    """Return the names of all metrics of the trials."""
+    return {name for one in found for record in _records(plan, one) for name in record.values}
+
+
 def _key(shard: Shard) -> tuple[Any, ...]:
     return shard.environment, shard.setting
 

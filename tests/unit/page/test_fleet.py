@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,26 +13,11 @@ from perfrun.page.document import Page, document_of
 from perfrun.page.fitting import fitted, size_of
 from perfrun.page.fleet import submissions_shown
 from perfrun.shards.places import How, ShardPlace
-from perfrun.shards.plan import Plan
-from perfrun.shards.plan_file import write_plan
 from perfrun.store import quarantine
 from perfrun.store.quarantine import Period, Quarantine
 from tests import schemas
-from tests.submissions import attempt, ended, finished, plan
+from tests.submissions import attempt, ended, finished, plan, swept
 from tests.summaries import summary
-
-
-def swept(workspace: Path, sizes: int = 3) -> Plan:
-    """A plan of so many settings, of which nothing has begun."""
-    one = plan(workspace, sizes, submission="swept")
-    (one.folder / "plan.json").unlink()
-    shards = tuple(
-        replace(shard, method="cases.Cases.m", setting=(("size", str(shard.index)),))
-        for shard in one.shards
-    )
-    made = replace(one, shards=shards)
-    write_plan(made)
-    return made
 
 
 def test_a_submission_says_what_failed_and_why_on_which_machines(tmp_path: Path) -> None:
