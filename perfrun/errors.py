@@ -2,6 +2,7 @@
 
     PerfrunError            3  something is wrong with perfrun or the machine under it
     ├── UsageError          2  the command line, a flag's value, or what it names
+    │   └── FlagsRefused       a flag that a benchmark does not know (perfrun.run.environment)
     ├── WorkspaceError      2  a checkout or a download that cannot be made as asked
     ├── StoreError          2  an index of results that cannot be opened, read or written
     │   └── BusyStoreError     now, but may be soon (perfrun.store.patience)

@@ -253,7 +253,7 @@ SUBJECTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Finding the cause", "[perfrun explain](../guides/explaining.md)", ("explain/",)),
     ("Reports", "[A report to send](../guides/report.md)", ("page/",)),
     ("Nightly suites", "[Nightly suites](../guides/nightly.md)", ("nightly/",)),
-    ("Several machines", "[Several machines](../guides/fleet.md)", ("fleet/",)),
+    ("Several machines", "[Several machines](../guides/fleet.md)", ("fleet/", "shards/")),
     ("Plotting", "[Plotting](../guides/plotting.md)", ("plots/",)),
     ("The server", "[A live page](../guides/serve.md)", ("serve/",)),
     (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from perfrun.fleet.places import Attempt, Ended, How, ShardPlace
-from perfrun.fleet.plan_file import write_plan
-from perfrun.fleet.shards import Plan, Shard
 from perfrun.run.digest import sha256_of
+from perfrun.shards.places import Attempt, Ended, How, ShardPlace
+from perfrun.shards.plan import Plan, Shard
+from perfrun.shards.plan_file import write_plan
 
 SUMMARY = "perfzero_summary.json"
 
@@ -34,6 +35,19 @@ def plan(workspace: Path, count: int = 2, rounds: int = 1, submission: str = "la
         ),
         folder=workspace / "submissions" / submission,
     )
+    write_plan(made)
+    return made
+
+
+def swept(workspace: Path, sizes: int = 3) -> Plan:
+    """A plan of so many settings, of which nothing has begun."""
+    one = plan(workspace, sizes, submission="swept")
+    (one.folder / "plan.json").unlink()
+    shards = tuple(
+        replace(shard, method="cases.Cases.m", setting=(("size", str(shard.index)),))
+        for shard in one.shards
+    )
+    made = replace(one, shards=shards)
     write_plan(made)
     return made
 

@@ -29,7 +29,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"summary"},
     {"store", "reports"},
     {"run"},
-    {"compare", "doctor", "selftest"},
+    {"compare", "doctor", "selftest", "shards"},
     {"changes", "versus", "dlbs", "exchange", "show", "replay"},
     {"page", "plots", "explain"},
     {"incidents", "nodes"},

@@ -108,7 +108,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     reports = (world.folder / "nights").glob("nights/*/report.json")
     found["nightly"] += [strict(path.read_text()) for path in reports]
     found["nightly-check"] = [answer("nightly", str(suite), "--check")]
-    found["submit"] = [answer("submit", str(suite), "--sweep", "cases=1,2", "--dry_run")]
+    found["submit"] = [answer("submit", str(suite), "--sweep", "undefok=1,2", "--dry_run")]
     found["fleet"] = [answer("submit", str(suite))]
     nights = f"--workspace={world.folder / 'nights'}"
     found["fleet-table"] = [answer("fleet", nights, "--table")]

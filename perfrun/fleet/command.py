@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import UsageError
-from perfrun.fleet import standing, sweep_table
 from perfrun.fleet.engines import engine_named
 from perfrun.fleet.submissions import bring_in, engines_of, find_plan, look, missing_of, name_of
 from perfrun.fleet.submit import submit_shards
-from perfrun.options.parsers import CommandParser, parse_workspace
+from perfrun.options.parsers import CommandParser, nearest, parse_workspace, shown
+from perfrun.reports.table import markdown_text
 from perfrun.reports.terminal import Terminal
+from perfrun.shards import standing, sweep_table
+from perfrun.shards.plan import Plan
+from perfrun.shards.status import ShardStatus
 from perfrun.shown import say, write_json, write_lines
 
 _ABOUT = "Show what ran of a submission, what is missing, and what failed and why."
@@ -32,7 +35,7 @@ def fleet_parser() -> CommandParser:
     made.add_argument("submission", metavar="SUBMISSION", nargs="?", default="last", help="its id")
     made.add_workspace()
     made.add_store()
-    made.add_format()
+    made.add_format(("table", "json", "markdown"))
     made.switch("--table", "print the results: a row a setting, a column a metric")
     about = "metric of --table (default: the first primary ones); may be given again"
     made.flag("--metric", "NAME", about, action="append", default=[])
@@ -47,6 +50,8 @@ def fleet_command(argv: Sequence[str]) -> int:
     given = fleet_parser().parse_intermixed_args(list(argv))
     if given.metric and not given.table:
         raise UsageError("--metric: is of --table")
+    if given.format == "markdown" and not given.table:
+        raise UsageError("--format=markdown: is of --table")
     asked = [name for name in ("table", "resubmit", "cancel") if getattr(given, name)]
     if len(asked) > 1 or (given.no_engine and (given.resubmit or given.cancel)):
         also = asked[1] if len(asked) > 1 else "no_engine"
@@ -68,16 +73,34 @@ def fleet_command(argv: Sequence[str]) -> int:
         missing = missing_of(found)
         return submit_shards(plan, engine, plan.options, missing, given.store, as_json=as_json)
     if given.table:
-        _show_table(sweep_table.rows_of(plan, found, given.metric), plan.folder, as_json=as_json)
+        rows = sweep_table.rows_of(plan, found, given.metric)
+        _check_metrics(plan, found, given.metric, rows)
+        _show_table(rows, plan.folder, given.format)
     else:
         standing.show(plan, found, name_of(plan), as_json=as_json)
     return 1 if any(one.state.is_bad for one in found) else 0
 
 
-def _show_table(rows: Sequence[sweep_table.Row], folder: Path, *, as_json: bool) -> None:
-    if as_json:
+def _check_metrics(
+    plan: Plan, found: Sequence[ShardStatus], names: Sequence[str], rows: Sequence[sweep_table.Row]
+) -> None:
+    """Raise UsageError for a metric that no trial has."""
+    there = {name for row in rows for name in row.values}
+    unknown = next((name for name in names if name not in there), None)
+    if unknown is None or not rows:
+        return
+    known = sorted(sweep_table.metrics_of(plan, found))
+    near = nearest(unknown, known)
+    hint = f"did you mean {near}?" if near else f"there are: {', '.join(known[:20]) or 'none'}"
+    raise UsageError(f"--metric={shown(unknown)}: no trial has it; {hint}")
+
+
+def _show_table(rows: Sequence[sweep_table.Row], folder: Path, form: str) -> None:
+    if form == "json":
         document: dict[str, Any] = {"submission": folder.name, "rows": sweep_table.document(rows)}
         write_json(document)
+    elif rows and form == "markdown":
+        write_lines(markdown_text(sweep_table.table(rows)).rstrip("\n").split("\n"))
     elif rows:
         Terminal(sys.stdout, sys.stderr, quiet=True).table(sweep_table.table(rows))
     else:

@@ -14,8 +14,8 @@ from enum import Enum
 from hashlib import sha256
 from typing import Protocol
 
-from perfrun.fleet.shards import Plan
 from perfrun.run.interruption import Interruption
+from perfrun.shards.plan import Plan
 from perfrun.shown import line
 
 _LOOK_S = 0.2  # between two looks at whether a signal has come

@@ -6,7 +6,7 @@ each engine for its flags.
 
 An engine starts `shard_words(plan, index)` once for each shard, wherever it likes, as long as no
 two benchmarks share a machine unless the user asked for that. All that counts about a shard is in
-the files that this process leaves (`perfrun.fleet.places`), and in its exit status
+the files that this process leaves (`perfrun.shards.places`), and in its exit status
 (`perfrun.fleet.shard_command`): an engine never reads a result. So an engine that forgets, restarts
 or starts a shard twice neither loses a result nor makes a second one.
 """
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from perfrun.errors import UsageError
-from perfrun.fleet.shards import Plan, ShardState
 from perfrun.options.parsers import nearest
+from perfrun.shards.plan import Plan, ShardState
 
 NAMES = tuple(
     name
@@ -76,7 +76,7 @@ class Engine(Protocol):
 
         Only what it knows: WAITING, RUNNING, PREEMPTED, CANCELLED, MACHINE (the node failed, time
         or memory ran out). A shard that it has never had, or of which it only knows that its
-        process ended, is left out: the shard's files say more (`perfrun.fleet.status`). What the
+        process ended, is left out: the shard's files say more (`perfrun.shards.status`). What the
         files say of a result or a failure outweighs what the engine says, unless the engine says
         WAITING or RUNNING. Raises PerfrunError when the engine cannot be asked.
         """

@@ -23,8 +23,8 @@ from perfrun.fleet.engines import Options
 from perfrun.fleet.kubernetes_client import Client, Job, Pod, require_client
 from perfrun.fleet.kubernetes_flags import FLAGS, parse_settings
 from perfrun.fleet.kubernetes_job import LABEL, Manifest, PodSettings, manifests, submission_label
-from perfrun.fleet.places import engine_folder
-from perfrun.fleet.shards import Plan, ShardState
+from perfrun.shards.places import engine_folder
+from perfrun.shards.plan import Plan, ShardState
 from perfrun.shown import line
 from perfrun.summary.result_folder import write_whole
 from perfrun.untrusted import Folder, Refused

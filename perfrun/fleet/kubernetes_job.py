@@ -19,7 +19,7 @@ from perfrun.errors import UsageError
 from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.index_ranges import index_ranges
 from perfrun.fleet.shard_command import BENCHMARK_FAILED
-from perfrun.fleet.shards import Plan, Shard
+from perfrun.shards.plan import Plan, Shard
 
 CONTAINER = "shard"
 MOUNT = "/workspace"  # of the results in a pod; the entry point of perfrun's images knows it

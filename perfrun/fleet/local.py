@@ -11,12 +11,12 @@ from typing import BinaryIO
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
 from perfrun.fleet.engines import EngineFlag, Options, shard_words
-from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.telling import Teller
 from perfrun.options.parsers import parse_whole
 from perfrun.run.interruption import taking_signals
+from perfrun.shards.places import ShardPlace
+from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.telling import Teller
 
 _LOOK_S = 0.2
 _MOST_JOBS = 256

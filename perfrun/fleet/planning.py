@@ -12,19 +12,17 @@ from pathlib import Path
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.engines import Options
-from perfrun.fleet.plan_file import MOST_SHARDS
-from perfrun.fleet.shards import Plan, Setting, Shard
-from perfrun.fleet.sweeps import Sweep, settings, with_setting
 from perfrun.nightly.suite import Night, Suite, Unit, units, words
 from perfrun.nodes.order import interleaved
 from perfrun.options.plan import parse_repos
+from perfrun.options.sweeps import Sweep, merged
+from perfrun.shards.plan import FOLDER, Plan, Shard
+from perfrun.shards.plan_file import MOST_SHARDS
 from perfrun.workspace.remote import tip_of
 
-FOLDER = "submissions"  # of a workspace
 _CODE = "code"  # of a submission
 _MOST_CODE_FILES, _MOST_CODE_BYTES = 20_000, 256 * 2**20
 _WORKSPACE = "--workspace="
-_Kind = tuple[Setting, Unit]
 
 
 def new_id(suite: Suite, now: float) -> str:
@@ -32,12 +30,25 @@ def new_id(suite: Suite, now: float) -> str:
     return f"{suite.name}-{datetime.fromtimestamp(now):%Y-%m-%d}-{os.urandom(3).hex()}"
 
 
+def with_sweep(suite: Suite, sweep: Sweep) -> Suite:
+    """Return the suite with a sweep of the command line over its own. Raises UsageError.
+
+    Names that only the command line has go to the methods that do not list theirs.
+    """
+    for name, _ in sweep:
+        if all(one.sweep is not None and name not in one.sweep for one in suite.methods):
+            raise UsageError(
+                f"--sweep: no method of {suite.path} takes part in a sweep of {name}: each lists "
+                "its own names in `sweep`"
+            )
+    return replace(suite, sweep=merged(suite.sweep, sweep))
+
+
 def shards_of(
     suite: Suite,
     submission: str,
     *,
     rounds: int,
-    sweep: Sweep,
     pinned: Mapping[str, str],
     nodes: Sequence[str] = (),
 ) -> tuple[Shard, ...]:
@@ -47,8 +58,7 @@ def shards_of(
     in between.
     """
     night = Night(night=submission, pinned=dict(pinned))
-    single = [replace(unit, methods=(method,)) for unit in units(suite) for method in unit.methods]
-    kinds = [(setting, unit) for setting in settings(sweep) for unit in single]
+    kinds = [replace(unit, methods=(method,)) for unit in units(suite) for method in unit.methods]
     count = rounds * len(kinds) * (2 * len(nodes) or 1)  # not more canaries than methods
     if count > MOST_SHARDS:
         raise UsageError(f"{suite.path}: {count:,} shards are too many; {MOST_SHARDS:,} at most")
@@ -57,28 +67,26 @@ def shards_of(
     else:
         order = [("", kind, number) for number in range(1, rounds + 1) for kind in kinds]
     found: list[Shard] = []
-    for node, (setting, unit), number in order:
-        flags = with_setting(unit.rules.benchmark_flags, setting)
-        swept = replace(unit, rules=replace(unit.rules, benchmark_flags=flags))
+    for node, unit, number in order:
         found.append(
             Shard(
                 index=len(found),
                 method=unit.methods[0].selector.text,
                 environment=unit.environment.name,
                 round=number,
-                setting=setting,
+                setting=unit.setting,
                 node=node,
-                words=_words(suite, swept, night),
+                words=_words(suite, unit, night),
             )
         )
     return tuple(found)
 
 
 def _order_of_nodes(
-    kinds: Sequence[_Kind], nodes: Sequence[str], rounds: int, submission: str
-) -> list[tuple[str, _Kind, int]]:
+    kinds: Sequence[Unit], nodes: Sequence[str], rounds: int, submission: str
+) -> list[tuple[str, Unit, int]]:
     """Return what each node runs, one node after the other, with the number of the round."""
-    canary = next((at for at, (_, unit) in enumerate(kinds) if unit.methods[0].canary), None)
+    canary = next((at for at, unit in enumerate(kinds) if unit.methods[0].canary), None)
     plans = interleaved(
         nodes,
         [str(at) for at in range(len(kinds))],
@@ -101,7 +109,6 @@ def make_plan(
     now: float,
     *,
     rounds: int,
-    sweep: Sweep,
     engine: str,
     options: Options,
     notify: Callable[[str], None],
@@ -115,7 +122,7 @@ def make_plan(
     folder = Path(os.path.abspath(suite.workspace)) / FOLDER / submission  # noqa: PTH100
     pinned = pins(suite, notify)
     moved, _ = _with_copies(suite)
-    shards = shards_of(moved, submission, rounds=rounds, sweep=sweep, pinned=pinned, nodes=nodes)
+    shards = shards_of(moved, submission, rounds=rounds, pinned=pinned, nodes=nodes)
     return Plan(
         submission=submission,
         suite=suite.name,

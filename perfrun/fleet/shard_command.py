@@ -23,9 +23,6 @@ from pathlib import Path
 from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.index_ranges import parse_index_ranges
-from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
-from perfrun.fleet.plan_file import read_plan
-from perfrun.fleet.shards import Plan, Shard
 from perfrun.fleet.transfer import receive_plan, send_results
 from perfrun.locks import FileLock
 from perfrun.options.command_line import parse
@@ -34,8 +31,12 @@ from perfrun.options.parsers import CommandParser, parse_whole
 from perfrun.options.plan import RunPlan
 from perfrun.reports.terminal import Terminal
 from perfrun.run.digest import sha256_of
+from perfrun.run.environment import FlagsRefused
 from perfrun.run.interruption import Interruption
 from perfrun.run.runner import run
+from perfrun.shards.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
+from perfrun.shards.plan import Plan, Shard
+from perfrun.shards.plan_file import read_plan
 from perfrun.shown import as_is, line
 from perfrun.summary.estimates import RunResult
 from perfrun.summary.record import BadSummary, read_content
@@ -222,6 +223,8 @@ def _attempt(
         result = run(run_plan_of(plan, shard, attempt.folder), screen, interruption)
     except Interrupted as error:
         return _ended(How.INTERRUPTED, str(error))
+    except FlagsRefused as error:  # on every machine: a sweep of what the benchmark does not know
+        return _ended(How.FAILED, str(error))
     except PerfrunError as error:
         return _ended(_how_without_trials(interruption), str(error))
     except OSError as error:  # of the disk of this machine

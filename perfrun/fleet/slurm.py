@@ -15,8 +15,6 @@ from dataclasses import replace
 from perfrun.errors import UsageError
 from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.engines import EngineFlag, Options, shard_words
-from perfrun.fleet.places import ShardPlace
-from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.slurm_batches import Batch, Batches, Said
 from perfrun.fleet.slurm_jobs import (
     EXCLUSIVE,
@@ -42,6 +40,8 @@ from perfrun.fleet.slurm_queue import (
 )
 from perfrun.locks import FileLock
 from perfrun.options.parsers import parse_duration, parse_shell_words, parse_whole, parse_word
+from perfrun.shards.places import ShardPlace
+from perfrun.shards.plan import Plan, ShardState
 
 PROGRAMS = ("sbatch", "scancel", "scontrol", "squeue", "srun")  # submitit asks for srun
 POLL_S = 15.0  # at least, between two questions about a submission

@@ -20,9 +20,9 @@ from msgspec import Meta, Struct
 
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import WorkspaceError
-from perfrun.fleet.places import engine_folder
-from perfrun.fleet.plan_file import MOST_SHARDS
-from perfrun.fleet.shards import Plan
+from perfrun.shards.places import engine_folder
+from perfrun.shards.plan import Plan
+from perfrun.shards.plan_file import MOST_SHARDS
 from perfrun.untrusted import Folder, Refused
 
 STATES = "states.json"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrun.errors import PerfrunError
-from perfrun.fleet.shards import ShardState
+from perfrun.shards.plan import ShardState
 from perfrun.shown import line
 from perfrun.text import redact
 

@@ -26,14 +26,14 @@ from perfrun.errors import PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.fleet.local import wait_for
-from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.telling import Teller
 from perfrun.fleet.transfer import receive_results, send_plan
 from perfrun.options.parsers import parse_shell_words, shown
 from perfrun.run.digest import sha256_of
 from perfrun.run.interruption import taking_signals
+from perfrun.shards.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
+from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.telling import Teller
 from perfrun.shown import line
 from perfrun.summary.record import SUMMARY, BadSummary, read_content
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from collections.abc import Sequence
@@ -10,15 +9,14 @@ from pathlib import Path
 
 from perfrun.durable import sync_names
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.collect import Collected, add_to_index, collect
 from perfrun.fleet.engines import Engine, engine_named
-from perfrun.fleet.places import engine_folder
-from perfrun.fleet.plan_file import FILE, read_plan
-from perfrun.fleet.planning import FOLDER
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.status import ShardStatus, merged, statuses
 from perfrun.options.parsers import parse_workspace, shown
 from perfrun.options.store_address import parse_address
+from perfrun.shards.collect import Collected, add_to_index, collect
+from perfrun.shards.places import engine_folder
+from perfrun.shards.plan import FOLDER, Plan, ShardState
+from perfrun.shards.plan_file import FILE, plan_files, read_plan
+from perfrun.shards.status import ShardStatus, merged, statuses
 from perfrun.shown import line, say
 from perfrun.summary.result_folder import write_whole
 from perfrun.untrusted import Folder, Refused
@@ -106,9 +104,7 @@ def find_plan(workspace: Path, word: str) -> Plan:
                 "a name shows the newest one"
             )
         return read_plan(folder / word)
-    plans: list[Path] = []
-    with contextlib.suppress(OSError):  # a name that is too long
-        plans = sorted(folder.glob(f"*/{FILE}"), key=_written, reverse=True)
+    plans = plan_files(workspace)
     if not plans:
         raise UsageError(f"{folder}: there is no submission; `perfrun submit SUITE.toml` makes one")
     return read_plan(plans[0])
@@ -118,14 +114,6 @@ def name_of(plan: Plan) -> str:
     """Return the word by which commands find a submission from this folder: its id, or its path."""
     is_near = plan.workspace == parse_workspace(None)
     return plan.submission if is_near else shlex.quote(str(plan.folder))
-
-
-def _written(path: Path) -> int:
-    """Return when a plan was written, which is once, in nanoseconds."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def bring_in(plan: Plan, found: Sequence[ShardStatus], store: str | None) -> Collected:

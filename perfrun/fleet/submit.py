@@ -20,12 +20,7 @@ from perfrun.fleet.engines import (
     Previewing,
     engine_named,
 )
-from perfrun.fleet.places import ShardPlace
-from perfrun.fleet.plan_file import write_plan
-from perfrun.fleet.planning import copy_code, make_plan
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.standing import show
-from perfrun.fleet.status import by_files, statuses
+from perfrun.fleet.planning import copy_code, make_plan, with_sweep
 from perfrun.fleet.submissions import (
     bring_in,
     engines_of,
@@ -36,21 +31,26 @@ from perfrun.fleet.submissions import (
     remember_engine,
     used_by,
 )
-from perfrun.fleet.sweeps import parse_sweep
-from perfrun.fleet.telling import SHARD_COLUMNS, shard_cells, shard_text
 from perfrun.locks import FileLock
+from perfrun.nightly.check import check_sweep
 from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_file import read_suite
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.plan import split_items
 from perfrun.options.store_address import parse_address
+from perfrun.options.sweeps import parse_sweep
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
+from perfrun.shards.places import ShardPlace
+from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.plan_file import LOCK, write_plan
+from perfrun.shards.standing import show
+from perfrun.shards.status import by_files, statuses
+from perfrun.shards.telling import SHARD_COLUMNS, shard_cells, shard_text
 from perfrun.shown import line, say, write_json, write_lines
 from perfrun.text import redact_words
 from perfrun.untrusted import remove_tree
 
-_LOCK = ".submit.lock"
 _ABOUT = "Run the benchmarks of a suite on several machines, in shards."
 _EPILOG = """\
   perfrun submit suite.toml --engine=ssh --hosts=lab1,lab2 --rounds=3
@@ -77,7 +77,8 @@ def submit_parser() -> CommandParser:
         nargs="+",
         action="extend",
         default=[],
-        help="flags of the benchmark with several values each: every combination is run",
+        help="flags of the benchmark with several values each: every combination is run; a name of "
+        "the suite's [sweep] gets these values instead of its own",
     )
     rounds = "run everything so often, in other processes (default 1)"
     made.flag("--rounds", "N", rounds, parse_whole, 1)
@@ -128,12 +129,12 @@ def submit_command(argv: Sequence[str]) -> int:
     name = given.engine or "local"
     engine, options = engine_named(name), _options(given, name)
     engine.check(options)
-    suite = read_suite(Path(given.suite))
+    suite = with_sweep(read_suite(Path(given.suite)), parse_sweep(given.sweep))
+    _look_up_sweep(suite, is_telling=given.dry_run)
     plan = make_plan(
         suite,
         time.time(),
         rounds=given.rounds,
-        sweep=parse_sweep(given.sweep),
         engine=name,
         options=options,
         notify=say,
@@ -151,6 +152,20 @@ def submit_command(argv: Sequence[str]) -> int:
         raise
     say(f"{plan.submission}: {len(plan.shards)} shards")
     return submit_shards(plan, engine, options, everything, None, as_json=given.format == "json")
+
+
+def _look_up_sweep(suite: Suite, *, is_telling: bool) -> None:
+    """Raise UsageError for a sweep of what a benchmark does not know, where that can be told."""
+    found = check_sweep(suite, say)
+    *others, last = found.problems or ("",)
+    for text in others:
+        say(f"{suite.path}: {text}")
+    if last:
+        is_unknown = "Unknown" in last
+        hint = "; `sweep = [...]` of a method lists the flags that it knows" if is_unknown else ""
+        raise UsageError(f"{suite.path}: {last}{hint}")
+    for text in found.not_checked if is_telling else ():
+        say(f"not looked up: {text}")
 
 
 def _resume(given: Any) -> int:
@@ -221,7 +236,7 @@ def submit_shards(
     """
     name = name or plan.engine
     try:
-        with FileLock(plan.folder / _LOCK) as lock:
+        with FileLock(plan.folder / LOCK) as lock:
             if not lock.try_own():
                 raise UsageError(
                     f"{plan.submission}: another perfrun submits its shards{lock.holder}; "

@@ -20,9 +20,9 @@ from typing import BinaryIO
 
 from perfrun.durable import make_folder
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.places import Attempt, Ended, read_ended
-from perfrun.fleet.plan_file import FILE, read_plan, sent_text
-from perfrun.fleet.shards import Plan
+from perfrun.shards.places import Attempt, Ended, read_ended
+from perfrun.shards.plan import Plan
+from perfrun.shards.plan_file import FILE, read_plan, sent_text
 from perfrun.untrusted import (
     MOST_DEPTH,
     MOST_ENTRIES,

@@ -89,7 +89,7 @@ def _short(text: str) -> str:
 
 def _method_text(method: MethodReport, clean: Callable[[str], str]) -> str:
     """Return one line: the figure that stands for the method, and how it has moved."""
-    where = f"{clean(method.method)} in {clean(method.environment)}"
+    where = f"{clean(method.name)} in {clean(method.environment)}"
     main = method.main_figure
     if main is None:
         return f"{where}: {method.state.replace('_', ' ')}"

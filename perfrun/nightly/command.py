@@ -257,13 +257,20 @@ def _show(suite: Suite, *, as_json: bool) -> int:
         for unit in runs:
             trials = unit.rules.trials
             often = f"{trials} trials" if trials else "trials to a precision"
-            write_lines([f"{unit.name}: {often} of"])
+            write_lines([f"{unit.title}: {often} of"])
             for method in unit.methods:
                 write_lines([f"  {method.selector.text}"])
         sys.stdout.flush()  # what follows may wait for a server
     found = check(suite, say)
     if as_json:
-        rows = [{"name": unit.name, "flags": list(words(suite, unit, night))} for unit in runs]
+        rows = [
+            {
+                "name": unit.name,
+                "setting": dict(unit.setting),
+                "flags": list(words(suite, unit, night)),
+            }
+            for unit in runs
+        ]
         more = {"problems": found.problems, "not_checked": found.not_checked}
         write_json({"suite": suite.name, "runs": rows, **more})
     else:

@@ -83,6 +83,8 @@ def _counts(methods: Sequence[MethodReport], errors: int) -> dict[str, str]:
 def _case(suite: ElementTree.Element, method: MethodReport) -> None:
     # A password in a name is not known for one once the name is divided.
     classname, _, name = redact(method.method).replace(":", ".").rpartition(".")
+    if method.setting:
+        name = f"{name} [{redact(method.name.removeprefix(method.method).strip())}]"
     case = ElementTree.SubElement(
         suite,
         "testcase",

@@ -142,7 +142,7 @@ def _bad_text(method: MethodReport, medium: Medium) -> str:
     owner = f" ({medium.owner(method.owner)})" if method.owner else ""
     state = method.state.replace("_", " ")
     return (
-        f"{medium.clean(method.method)} in {medium.clean(method.environment)}{owner}: "
+        f"{medium.clean(method.name)} in {medium.clean(method.environment)}{owner}: "
         f"{state}: {medium.clean(method.why or '')}"
     )
 
@@ -200,7 +200,7 @@ def _row(method: MethodReport) -> tuple[str, ...]:
     main = method.main_figure
     trend = main.trend if main else None
     return (
-        f"{method.method}{mark}",
+        f"{method.name}{mark}",
         method.environment,
         f"{method.trials}{of}{disturbed}",
         figure_text(main) if main else "",

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from perfrun.nightly.report import MethodReport, NightReport
+from perfrun.options.sweeps import setting_text
 from perfrun.shown import label
 
 _STATES = ("ok", "short", "failed", "out_of_bounds", "not_run")
@@ -64,6 +65,7 @@ def _labels(report: NightReport, method: MethodReport) -> dict[str, str]:
         "environment": method.environment,
         "unit_of_night": method.unit,
         "method": method.method,
+        **({"setting": setting_text(tuple(method.setting.items()))} if method.setting else {}),
     }
 
 

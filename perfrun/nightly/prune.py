@@ -1,7 +1,8 @@
 """`perfrun prune`: remove old results, except the neighbours of changes and what is running.
 
 A kill at any moment leaves each folder of results whole or gone. Pairs of `ab` and `confirm`, turns
-of `explain`, searches of `bisect` and what `replay` has run and unpacked are removed as a whole.
+of `explain`, searches of `bisect`, what `replay` has run and unpacked, and submissions are removed
+as a whole.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ from perfrun.errors import UsageError, WorkspaceError
 from perfrun.incidents import ledger
 from perfrun.locks import FileLock
 from perfrun.nightly.night_state import Nights
+from perfrun.nightly.old_submissions import KIND, old_submissions
 from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.store_address import parse_address
 from perfrun.run.journal import Journal, folders_of, going_on
+from perfrun.shards.plan_file import FILE, LOCK
 from perfrun.shown import say, write_json, write_lines, write_prose
 from perfrun.store.index import Store, open_store
 from perfrun.store.query import Series
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
+from perfrun.text import counted
 
 _ASIDE = ".pruned"
 _MOST_LOCKS = 200  # a process may usually have 1,024 files open
@@ -40,8 +44,9 @@ _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level,
 trials of a baseline, the sides of open suspects and incidents, and trials of what is running,
 always stay. What was interrupted stays for --resume, unless --unfinished_older_than lets it go.
-Pairs of ab, detect --confirm, explain and bisect, and replays with what they unpacked, are removed
-as a whole.
+A submission that is over goes with the last of its trials; while it is open, or has results that
+were not collected, it stays. Pairs of ab, detect --confirm, explain and bisect, and replays with
+what they unpacked, are removed as a whole.
 
 Exit status: 0, or 1 when a folder could not be removed, 2 wrong usage. All of it is in
 docs/guides/nightly.md.
@@ -258,6 +263,7 @@ class Pruned:
 
     removed: tuple[Path, ...]  # folders
     trials: int  # of the history, in these folders
+    submissions: int
     pair_trials: int  # of `ab`, `confirm`, `explain`, `bisect` and `replay`, in these folders
     bytes: int
     kept: int  # trials of the history
@@ -317,7 +323,10 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
         )
         pairs = [
             one
-            for one in pairs_to_be_removed(pair_sets(workspace), trials, policy, now=now)
+            for one in (
+                *pairs_to_be_removed(pair_sets(workspace), trials, policy, now=now),
+                *old_submissions(workspace, trials, chosen, policy, now=now),
+            )
             if not _holds(one, of_baselines, workspace)
             and all(_is_idle(log, locks) for log in (one.unfinished, *one.held_by) if log)
         ]
@@ -333,6 +342,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     return Pruned(
         removed=tuple(removed),
         trials=sum(trial.path.parent in gone for trial in chosen),
+        submissions=sum(one.kind == KIND and gone.issuperset(one.folders) for one in pairs),
         pair_trials=sum(one.trials for one in pairs if gone.issuperset(one.folders)),
         bytes=size,
         kept=sum(trial.path.parent not in gone for trial in trials),
@@ -385,6 +395,8 @@ def _is_idle(log: Path, locks: _Locks) -> bool:
     locks.room -= 1
     if log.parent.name == ".locks":
         return not log.exists() or locks.enter_context(FileLock(log)).try_own()
+    if log.name == FILE:
+        return locks.enter_context(FileLock(log.parent / LOCK)).try_own()
     if log.name == LOG_NAME:
         return locks.enter_context(FileLock(log.parent / LOCK_NAME)).try_own()
     return locks.enter_context(Journal(log).held())
@@ -397,10 +409,10 @@ def _end(chosen: Sequence[SummaryRecord], abandoned: Collection[str], workspace:
 
 
 def _end_pairs(pairs: Sequence[PairSet], removed: Collection[Path]) -> None:
-    """End unfinished pairs that have lost trials; searches and replays go with their logs."""
+    """End unfinished pairs that have lost trials; others go with their logs."""
     gone = set(removed)
     for one in pairs:
-        of_run = one.unfinished if one.kind not in ("bisect", "replay") else None
+        of_run = one.unfinished if one.kind not in ("bisect", "replay", KIND) else None
         if of_run and not gone.isdisjoint(one.folders):
             Journal(of_run).end()
 
@@ -464,6 +476,7 @@ def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:
         "removed": [str(folder) for folder in done.removed],
         "trials": done.trials,
         "pair_trials": done.pair_trials,
+        "submissions": done.submissions,
         "bytes": done.bytes,
         "kept": done.kept,
         "neighbours_of_changes": done.neighbours,
@@ -487,4 +500,5 @@ def _show(done: Pruned, *, dry_run: bool) -> None:
 def removed_text(done: Pruned) -> str:
     """Return the number of removed trials, as text."""
     pairs = f" and {done.pair_trials} of pairs" if done.pair_trials else ""
-    return f"{done.trials} trial{'' if done.trials == 1 else 's'}{pairs}"
+    more = f", {counted(done.submissions, 'submission')}" if done.submissions else ""
+    return f"{counted(done.trials, 'trial')}{pairs}{more}"

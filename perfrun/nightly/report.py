@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from math import isfinite
 from pathlib import Path
@@ -16,6 +16,7 @@ from perfrun.errors import UsageError
 from perfrun.incidents.incident import Incident, incident_row
 from perfrun.nightly.suite import Bound, MethodSpec, Night, Suite, Unit, UnitDone, units
 from perfrun.options.plan import parse_selector
+from perfrun.options.sweeps import Setting, setting_text
 from perfrun.summary.counted_trials import counted
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord, read_record
@@ -87,7 +88,13 @@ class MethodReport:
     figures: tuple[NightFigure, ...]
     failures: tuple[Failure, ...]
     spent_s: float = 0.0  # wall time of all trials, the starting of their processes included
+    setting: Mapping[str, str] = field(default_factory=dict)  # of the suite's sweep
     series: str = ""  # changes with the module, its settings and the machine; '' when unknown
+
+    @property
+    def name(self) -> str:
+        """The method with its setting, as people read it."""
+        return " ".join((self.method, *(f"{key}={value}" for key, value in self.setting.items())))
 
     @property
     def main_figure(self) -> NightFigure | None:
@@ -191,6 +198,7 @@ def report_method(
     missing: str | None,
     fail_on_bounds: bool,
     default_owner: str | None,
+    setting: Setting = (),
 ) -> MethodReport:
     """Judge a method by its trials. `missing` is the reason for fewer trials than asked for."""
     figures = _figures(records)
@@ -210,6 +218,7 @@ def report_method(
         figures=figures,
         failures=failures,
         spent_s=sum(map(_elapsed_s, records)),
+        setting=dict(setting),
         series=_series(records),
     )
 
@@ -335,7 +344,8 @@ def gather(
     for unit in units(suite):
         done = night.units.get(unit.name, UnitDone())
         if done.error:
-            all_errors.append(f"{unit.name}: {done.error}")
+            swept = f"{setting_text(unit.setting)}: " if unit.setting else ""
+            all_errors.append(f"{unit.name}: {swept}{done.error}")
         records = _records(done, all_notes)
         for spec in unit.methods:
             known = {method.method for method in methods if method.unit == unit.name}
@@ -385,6 +395,7 @@ def _methods(
                 missing=_missing(spec, done, name, len(trials)),
                 fail_on_bounds=suite.fail_on_bounds,
                 default_owner=suite.owner,
+                setting=unit.setting,
             )
         )
     return found
@@ -427,12 +438,17 @@ def gaps(
     """
     errors: list[str] = []
     notes = _late(before, report)
-    tonight = {(method.environment, method.method): method for method in report.methods}
+    tonight = {
+        (method.environment, method.method, tuple(method.setting.items())): method
+        for method in report.methods
+    }
     excused = {method.unit for method in report.methods if method.state == "not_run"}
     excused |= {error.partition(":")[0] for error in report.errors}  # runs that could not begin
     for earlier in before["methods"]:
-        where = f"{earlier['method']} in {earlier['environment']}"
-        now = tonight.get((earlier["environment"], earlier["method"]))
+        setting = setting_of(earlier)
+        what = " ".join((earlier["method"], setting_text(setting))).rstrip()
+        where = f"{what} in {earlier['environment']}"
+        now = tonight.get((earlier["environment"], earlier["method"], setting))
         if now is not None:
             notes += [
                 f"{where}: {metric} was measured in {before['night']}, and is not tonight"
@@ -443,6 +459,14 @@ def gaps(
         elif earlier["trials"] and not same_suite:
             notes.append(f"{where} ran in {before['night']}; the suite no longer asks for it")
     return errors, notes
+
+
+def setting_of(method: Mapping[str, Any]) -> Setting:
+    """Return the setting of a method in a JSON report; an older perfrun wrote none."""
+    setting = method.get("setting")
+    if not isinstance(setting, dict):
+        return ()
+    return tuple((str(name), str(value)) for name, value in setting.items())
 
 
 def _lost(earlier: Mapping[str, Any], now: MethodReport) -> list[str]:

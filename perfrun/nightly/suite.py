@@ -13,10 +13,12 @@ from perfrun.changes.creep import CreepRule
 from perfrun.errors import UsageError
 from perfrun.nightly.retention import Policy
 from perfrun.options.plan import MethodSelector
+from perfrun.options.sweeps import Setting, Sweep, narrowed, setting_text, settings, with_setting
 
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s{0,9}(s|m|min|h)")
 _MOST_S = 365 * 86400.0
+MOST_RUNS = 100_000  # of methods with their settings, in a night or a round of a submission
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -53,6 +55,7 @@ class MethodSpec:
     canary: bool = False  # its code never changes, so it shows changes of the machine
     environments: tuple[str, ...] = ()  # names; empty means all
     bounds: tuple[Bound, ...] = ()
+    sweep: tuple[str, ...] | None = None  # the flags of a sweep that it knows; None: all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,7 @@ class Suite:
     environments: tuple[EnvironmentSpec, ...]
     repos: tuple[RepoPin, ...] = ()
     flags: tuple[tuple[str, str], ...] = ()  # of every run
+    sweep: Sweep = ()
     store: str | None = None
     owner: str | None = None
     deadline: str | None = None  # `7h`, or the time of day `06:30`
@@ -118,12 +122,18 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """One run of a night: the methods of one environment that share their rules."""
+    """One run of a night: the methods of one environment that share rules and setting."""
 
     name: str
     environment: EnvironmentSpec
-    rules: Rules
+    rules: Rules  # with the flags of the setting
     methods: tuple[MethodSpec, ...]
+    setting: Setting = ()
+
+    @property
+    def title(self) -> str:
+        """The name with the setting, as people read it."""
+        return f"{self.name} ({setting_text(self.setting)})" if self.setting else self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,23 +168,38 @@ class Night:
 
 
 def units(suite: Suite) -> tuple[Unit, ...]:
-    """Return all runs of a night, by environment and then by rules, in the order of the file."""
-    found = []
+    """Return all runs of a night, by environment and then by rules, in the order of the file.
+
+    Each setting of a sweep is a run of its own. Raises UsageError for too many of them.
+    """
+    chosen = {id(method): _settings(suite, method) for method in suite.methods}
+    found, left = [], MOST_RUNS
     for environment in suite.environments:
-        groups: dict[Rules, list[MethodSpec]] = {}
+        groups: dict[tuple[Setting, Rules], list[MethodSpec]] = {}
         for method in suite.methods:
             if not method.environments or environment.name in method.environments:
-                groups.setdefault(method.rules, []).append(method)
-        for number, (rules, methods) in enumerate(groups.items(), start=1):
+                left -= len(chosen[id(method)])
+                if left < 0:
+                    raise UsageError(f"sweep: more than {MOST_RUNS:,} runs of methods")
+                for setting in chosen[id(method)]:
+                    flags = with_setting(method.rules.benchmark_flags, setting)
+                    rules = replace(method.rules, benchmark_flags=flags)
+                    groups.setdefault((setting, rules), []).append(method)
+        for number, ((setting, rules), methods) in enumerate(groups.items(), start=1):
             found.append(
                 Unit(
                     name=environment.name if number == 1 else f"{environment.name}#{number}",
                     environment=environment,
                     rules=rules,
                     methods=tuple(methods),
+                    setting=setting,
                 )
             )
     return tuple(found)
+
+
+def _settings(suite: Suite, method: MethodSpec) -> tuple[Setting, ...]:
+    return settings(narrowed(suite.sweep, method.sweep), "sweep")
 
 
 def words(suite: Suite, unit: Unit, night: Night) -> tuple[str, ...]:

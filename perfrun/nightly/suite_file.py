@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -44,6 +45,7 @@ from perfrun.options.command_line import parse
 from perfrun.options.parsers import parse_variables, parse_word
 from perfrun.options.plan import RunPlan, parse_repos, parse_selector
 from perfrun.options.store_address import parse_address
+from perfrun.options.sweeps import Sweep, sweep_of
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]
@@ -90,6 +92,7 @@ class _MethodTable(_Rules, frozen=True, kw_only=True):
     owner: Text | None = None
     canary: bool = False
     environments: list[Text] = []
+    sweep: list[Text] | None = None
     flags: list[Text] = []
     constructor_args: dict[str, Any] = {}
     bounds: dict[str, Any] = {}
@@ -146,6 +149,7 @@ class _Suite(_Rules, frozen=True, kw_only=True):
     methods: Annotated[list[_MethodTable], Meta(min_length=1)]
     environments: list[_Environment] = []
     repos: list[_Repo] = []
+    sweep: dict[str, Any] = {}
     name: Text = ""
     workspace: Filled = "workspace"
     store: Text = ""
@@ -208,6 +212,7 @@ class _Reader:
             methods=self._methods({environment.name for environment in environments}),
             environments=environments,
             repos=self._repos(),
+            sweep=self._sweep(),
             flags=self._with_path((), self._every_run(), "root_data_dir"),
             store=self._expanded("store", top.store),
             owner=top.owner,
@@ -274,9 +279,29 @@ class _Reader:
                 canary=table.canary,
                 environments=tuple(table.environments),
                 bounds=tuple(bounds),
+                sweep=None if table.sweep is None else self._swept((*where, "sweep"), table.sweep),
             )
             found.append(method)
         return tuple(found)
+
+    def _sweep(self) -> Sweep:
+        """Return the sweep of the suite, of which each flag has to be one of a method."""
+        found: Sweep = ()
+        for name in self.top.sweep:
+            where: Where = ("sweep", name)
+            values = self.file.converted(where, list[str | int | float | bool])
+            found += self._judged(where, sweep_of, {name: values})
+            taken = any(one.sweep is None or name in one.sweep for one in self.top.methods)
+            self.refuse(not taken, where, f"{name}: every method's own `sweep` leaves it out")
+        return found
+
+    def _swept(self, where: Where, names: list[str]) -> tuple[str, ...]:
+        """Return the flags of the sweep that a method takes part in."""
+        for name in names:
+            known = tuple(self.top.sweep)
+            text = f"sweep: [sweep] has no {name!r}{near(name, known)}"
+            self.refuse(name not in known, where, text)
+        return tuple(names)
 
     def _rules(self, where: Where, table: _MethodTable) -> Rules:
         """Return a method's own rules over those at the top of the file."""
@@ -410,7 +435,10 @@ class _Reader:
     def check_runs(self, suite: Suite) -> None:
         """Raise UsageError for mistakes that only show when the runs are put together."""
         self._judged(("store",), parse_address, suite.store, suite.workspace)
-        for unit in units(suite):
+        self._judged(("sweep",) if suite.sweep else (), units, suite)
+        # A sweep adds flags of benchmarks only, which no command line refuses.
+        runs = units(replace(suite, sweep=()))
+        for unit in runs:
             seen: set[str] = set()
             for method in unit.methods:
                 name = method.selector.text
@@ -424,7 +452,7 @@ class _Reader:
             except UsageError as error:
                 where = self._place_of(suite, unit, str(error))
                 raise self.file.error(where, _in_words_of_the_file(error)) from None
-        used = {unit.environment.name for unit in units(suite)}
+        used = {unit.environment.name for unit in runs}
         for number, environment in enumerate(suite.environments):
             text = f"no method runs in environment {environment.name!r}"
             self.refuse(environment.name not in used, ("environments", number), text)

@@ -12,13 +12,16 @@ from typing import Any
 
 from perfrun.changes.observations import night_of
 from perfrun.nightly.night_state import Earlier
-from perfrun.nightly.report import MethodReport, NightFigure, NightReport, Trend
+from perfrun.nightly.report import MethodReport, NightFigure, NightReport, Trend, setting_of
+from perfrun.options.sweeps import Setting
 from perfrun.summary.series_identity import is_number
 
 MOST_NIGHTS = 14  # in the median and, with tonight, in the history
 _FEWEST_FOR_SPREAD = 3
 _NAMED = 3
 
+_Key = tuple[str, str, Setting]  # environment, method, setting
+_Methods = Mapping[_Key, Mapping[str, Any]]
 _Slots = Sequence[Mapping[str, Any] | None]  # reports of nights, None for a date without one
 
 
@@ -30,7 +33,7 @@ def with_trends(report: NightReport, earlier: Earlier) -> NightReport:
     slots = _slots(report, earlier)
     by_method = [_by_method(document) for document in slots]
     methods = tuple(_with_trend(method, slots, by_method) for method in report.methods)
-    anew = [method.method for method in methods if _begins_anew(method, by_method)]
+    anew = [method.name for method in methods if _begins_anew(method, by_method)]
     notes = report.notes
     if anew:
         more = f" and {len(anew) - _NAMED} more" if len(anew) > _NAMED else ""
@@ -54,13 +57,17 @@ def _slots(report: NightReport, earlier: Earlier) -> _Slots:
     return slots[:MOST_NIGHTS][::-1]
 
 
-def _by_method(document: Mapping[str, Any] | None) -> dict[tuple[Any, Any], Mapping[str, Any]]:
-    found: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+def _by_method(document: Mapping[str, Any] | None) -> _Methods:
+    found: dict[_Key, Mapping[str, Any]] = {}
     for method in _objects(document or {}, "methods"):
         name, environment = method.get("method"), method.get("environment")
         if isinstance(name, str) and isinstance(environment, str):
-            found.setdefault((environment, name), method)
+            found.setdefault((environment, name, setting_of(method)), method)
     return found
+
+
+def _key_of(method: MethodReport) -> _Key:
+    return method.environment, method.method, tuple(method.setting.items())
 
 
 def _objects(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -72,7 +79,7 @@ def _objects(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 def _with_trend(
     method: MethodReport,
     slots: _Slots,
-    by_method: Sequence[Mapping[tuple[Any, Any], Mapping[str, Any]]],
+    by_method: Sequence[_Methods],
 ) -> MethodReport:
     before = [_same(method, found) for found in by_method]
     figures = []
@@ -85,11 +92,9 @@ def _with_trend(
     return replace(method, figures=tuple(figures))
 
 
-def _same(
-    method: MethodReport, found: Mapping[tuple[Any, Any], Mapping[str, Any]]
-) -> Mapping[str, Any] | None:
+def _same(method: MethodReport, found: _Methods) -> Mapping[str, Any] | None:
     """Return the method in an earlier night; None when that has measured something else."""
-    earlier = found.get((method.environment, method.method))
+    earlier = found.get(_key_of(method))
     return None if earlier is None or _differs(method, earlier) else earlier
 
 
@@ -98,11 +103,9 @@ def _differs(method: MethodReport, earlier: Mapping[str, Any]) -> bool:
     return bool(known and method.series and known != method.series)
 
 
-def _begins_anew(
-    method: MethodReport, by_method: Sequence[Mapping[tuple[Any, Any], Mapping[str, Any]]]
-) -> bool:
+def _begins_anew(method: MethodReport, by_method: Sequence[_Methods]) -> bool:
     for found in reversed(by_method):
-        earlier = found.get((method.environment, method.method))
+        earlier = found.get(_key_of(method))
         if earlier is not None and earlier.get("series"):
             return _differs(method, earlier)
     return False

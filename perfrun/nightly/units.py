@@ -59,7 +59,7 @@ class Units:
             if self._is_over():
                 done = UnitDone()
             else:
-                self._screen.note(f"{self.night.night}: {unit.name}")
+                self._screen.note(f"{self.night.night}: {unit.title}")
                 done = self._unit(unit, resume=resumed)
             resumed = False  # only the first unit that is not done can have begun
             self.night = self.night.with_unit(unit.name, done, _commits(done.summaries))

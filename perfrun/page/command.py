@@ -104,17 +104,23 @@ def _output(name: str) -> Path | None:
 def chosen(given: Any) -> tuple[Material, Asked]:
     """Return the results that the flags choose, and what else they ask for."""
     from perfrun.page.content import Asked
+    from perfrun.summary.record import SummaryRecord
 
     workspace = parse_workspace(given.workspace)
     since = _since(given.since)
     baseline = _baseline(given, workspace)
+    labels = None
     if given.words:
         material = _selected(given, workspace)
+        labels = {one.label for one in material.trials if isinstance(one, SummaryRecord)}
         newest = max(one.timestamp for one in material.trials)
         since = since or (newest - given.nights * _DAY_S if given.nights else 0.0)
     else:
         material, since = _stored(given, workspace, since)
-    return material, Asked(title=given.title or _title(workspace), since=since, baseline=baseline)
+    asked = Asked(
+        title=given.title or _title(workspace), since=since, baseline=baseline, labels=labels
+    )
+    return material, asked
 
 
 def _title(workspace: Path) -> str:

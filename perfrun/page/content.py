@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -25,6 +25,7 @@ from perfrun.page.document import (
     PairsShown,
     SeriesShown,
 )
+from perfrun.page.fleet import submissions_shown
 from perfrun.page.history import (
     Calendar,
     Commits,
@@ -69,6 +70,8 @@ class Asked:
     newest: float | None = None  # the newest trial of all, where the results are a part of them
     has_pairs: bool = True  # to find those of a confirmation, many summaries are read
     has_versus: bool = True
+    has_fleet: bool = True
+    labels: Collection[str] | None = None  # of the submissions to be shown; None: the newest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +130,7 @@ def page_of(material: Material, asked: Asked) -> Page:
         details=tuple(details.values()),
         pairs=pairs,
         versus=versus_tables(material.workspace) if asked.has_versus else (),
+        fleet=submissions_shown(material.workspace, asked.labels) if asked.has_fleet else (),
         left_out=left_out,
     )
 

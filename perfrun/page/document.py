@@ -197,6 +197,7 @@ class Page:
     details: tuple[Detail, ...] = ()
     pairs: tuple[PairsShown, ...] = ()
     versus: tuple[Mapping[str, Any], ...] = ()
+    fleet: tuple[Mapping[str, Any], ...] = ()  # the newest submissions (perfrun.page.fleet)
     left_out: tuple[str, ...] = ()
 
 

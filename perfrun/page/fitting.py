@@ -10,13 +10,14 @@ from typing import Any
 from perfrun.page.document import Page, document_of, without_series
 
 Document = dict[str, Any]
+_FEW_ROWS = 20
 MOST_BYTES = 1_000_000  # of the page, with its script and style
 
 
 def fitted(page: Page, most_bytes: int, version: str) -> tuple[Page, Document]:
     """Return the page with at most so many bytes of data, and its document."""
     document = document_of(page, version)
-    for step in (_derived, _intervals, _others, _few_details, _commits, _all_intervals):
+    for step in (_derived, _fleet, _intervals, _others, _few_details, _commits, _all_intervals):
         over = size_of(document) - most_bytes
         if over <= 0:
             break
@@ -48,6 +49,17 @@ def _least(page: Page) -> Iterator[int]:
 def _derived(page: Page, document: Document, over: int) -> tuple[Page, str]:
     gone = _enough(document, [at for at in _least(page) if page.series[at].derived], over)
     return without_series(page, gone), _many(len(gone), "history", "histories", "derived metrics")
+
+
+def _fleet(page: Page, _document: Document, _over: int) -> tuple[Page, str]:
+    """Leave the first rows of each table of a submission."""
+    gone = 0
+    fleet = []
+    for one in page.fleet:
+        gone += sum(max(0, len(table["rows"]) - _FEW_ROWS) for table in one["tables"])
+        tables = [{**table, "rows": table["rows"][:_FEW_ROWS]} for table in one["tables"]]
+        fleet.append({**one, "tables": tables})
+    return replace(page, fleet=tuple(fleet)), _many(gone, "row", "rows", "submissions")
 
 
 def _others(page: Page, document: Document, over: int) -> tuple[Page, str]:

@@ -118,6 +118,10 @@ def _summary(data: Mapping[str, Any]) -> dict[str, Any]:
     changes = [one for one in data["changes"] if one["method"] is not None]
     return {
         "age": _age(data),
+        "fleet": [
+            [one["submission"], f"{one['states'].get('done', 0)} of {one['shards']}", one["left"]]
+            for one in data["fleet"]
+        ],
         "changes": [
             [
                 methods[one["method"]]["name"],

@@ -51,6 +51,10 @@ class Method:
     name: str
 
 
+class FlagsRefused(UsageError):  # noqa: N818 - it is a finding about a benchmark
+    """The benchmark does not know a flag after `--`, or its value: it will not on any machine."""
+
+
 class Service:
     """A worker that answers one order. Use it as a context manager; `answer` waits for it."""
 
@@ -184,21 +188,36 @@ def image_harness_info(setup: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_flags(
-    launcher: Launcher, modules: Sequence[str], flags: Sequence[str], paths: Paths
+    launcher: Launcher,
+    modules: Sequence[str],
+    flags: Sequence[str],
+    paths: Paths,
+    others: Sequence[Sequence[str]] = (),
 ) -> None:
-    """Let a worker for each module parse the flags after `--`. Raises UsageError for an error."""
+    """Let a worker for each module parse the flags after `--`, and `others` in their place.
+
+    Raises FlagsRefused for a flag that a benchmark does not know, and UsageError when nothing can
+    parse them.
+    """
     for module in dict.fromkeys(modules):
-        order = {"action": "check_flags", "modules": [module], "benchmark_flags": list(flags)}
+        order = {
+            "action": "check_flags",
+            "modules": [module],
+            "benchmark_flags": list(flags),
+            "others": list(map(list, others)),
+        }
         with Service(launcher, order, paths) as service:
             text = service.answer()
             if not text:
                 raise UsageError(f"flags after --: {module} cannot be imported: {service.end()}")
         try:
-            error = flags_error(text)
+            error, is_missing = flags_error(text)
         except (Refused, Wrong) as wrong:
-            error = f"the worker's answer cannot be used: {wrong}"
-        if error:
+            error, is_missing = f"the worker's answer cannot be used: {wrong}", True
+        if error and is_missing:
             raise UsageError(f"flags after --: {module}: {error}")
+        if error:
+            raise FlagsRefused(f"flags after --: {module}: {error}")
 
 
 def expand(

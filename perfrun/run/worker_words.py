@@ -280,7 +280,11 @@ _DESCRIPTION = table(
     needs=("python",),
     absent={"distributions": {}, "direct_url_commits": {}, "image_info": {}},
 )
-_FLAGS = table({"error": maybe(text(4096)), "skipped": text()}, needs=("error",))
+_FLAGS = table(
+    {"error": maybe(text(4096)), "skipped": text(), "is_missing": flag},
+    needs=("error",),
+    absent={"is_missing": False},
+)
 _UPLOADED = table({"method": text(), "error": maybe(text(4096))}, needs=("method", "error"))
 
 
@@ -363,10 +367,13 @@ def text_values(said: Any) -> dict[str, str]:
     return found
 
 
-def flags_error(answer: str) -> str | None:
-    """Return what a worker finds wrong with flags. Raises Wrong or Refused."""
-    error: str | None = _FLAGS(parse_json(answer), "", Notes("the flags"))["error"]
-    return error
+def flags_error(answer: str) -> tuple[str | None, bool]:
+    """Return what a worker finds wrong with flags, and whether it lacks what parses them.
+
+    Raises Wrong or Refused.
+    """
+    said = _FLAGS(parse_json(answer), "", Notes("the flags"))
+    return said["error"], said["is_missing"]
 
 
 def uploads(answer: str, functions: Sequence[str]) -> list[dict[str, Any]]:

@@ -208,5 +208,6 @@ def method_page(index: Index, workspace: Path, whole: Overview, name: str) -> di
             cuts=(*whole.found.cuts, *more.cuts),
         ),
         has_versus=False,
+        has_fleet=False,
     )
     return dict(redacted(document_of(page_of(material, asked), __version__)))

@@ -166,7 +166,10 @@ def _no_class(module: Any, target: Dict[str, Any]) -> str:
 
 
 def check_flags(order: Dict[str, Any]) -> int:
-    """Parse the benchmark's flags against those that its modules define; write what is wrong."""
+    """Parse the benchmark's flags against those that its modules define; write what is wrong.
+
+    `others` are further lists of flags, as the settings of a sweep.
+    """
     answer: Answer = {"error": None}
     for module in order["modules"]:
         try:
@@ -174,8 +177,10 @@ def check_flags(order: Dict[str, Any]) -> int:
         except BaseException:  # noqa: BLE001 - its trial will say so, with the traceback
             answer["skipped"] = module
     try:
-        parse_flags(order["benchmark_flags"])
+        for flags in [order["benchmark_flags"]] + order.get("others", []):
+            parse_flags(flags)
     except ImportError:
+        answer["is_missing"] = True
         answer["error"] = "the environment under test has no absl-py, which parses these flags"
     except Exception as error:  # noqa: BLE001 - absl and flag parsers raise what they like
         answer["error"] = str(error)

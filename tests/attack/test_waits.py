@@ -109,7 +109,7 @@ WAITS = {
     "doctor/command:examine:git.result": "command_output's limit, in a thread",
     "doctor/command:examine:python.result": "TIMEOUT_S of run.environment, in a thread",
     "doctor/software:command_output:subprocess.run": COMMAND,
-    "fleet/collect:collect:lock.own": (
+    "shards/collect:collect:lock.own": (
         "as long as another command moves folders, which a line says" + SIGNAL
     ),
     "fleet/dispatch:Dispatch._next:self._changed.wait": "a fifth of a second, in a thread",
@@ -120,7 +120,7 @@ WAITS = {
         "in a thread, as long as a shard runs, whose trials have time-outs; a signal sets the "
         "event at which it looks five times a second, and _GRACE_S later the process is killed"
     ),
-    "fleet/places:ShardPlace.held:time.sleep": "_TRIES times _TRY_S in all" + SIGNAL,
+    "shards/places:ShardPlace.held:time.sleep": "_TRIES times _TRY_S in all" + SIGNAL,
     "fleet/shard_command:_alone:time.sleep": "_LOOKS times _LOOK_S in all" + SIGNAL,
     "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, _RESULTS_S for the code, in a thread",
     "fleet/ssh:Host._remove:subprocess.run": "_ANSWER_S, in a thread",

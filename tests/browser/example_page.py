@@ -71,6 +71,7 @@ def report(
             for _ in range(nights // 2 + 1)
         ],
         "versus": [versus()],
+        "fleet": [submission(now), {**submission(now), "submission": "models-2", "is_good": True}],
         "left_out": ["12 histories of derived metrics"],
     }  # fmt: skip
     names = [
@@ -240,6 +241,33 @@ def versus() -> dict[str, Any]:
                         "high": base * factor * 1.03} for name, factor in sides]}
             for what, base in (("resnet50 inference", 3100.0), ("resnet50 training", 1240.0))
         ],
+    }  # fmt: skip
+
+
+def submission(now: float) -> dict[str, Any]:
+    failed = [
+        HOSTILE[0],
+        "batch_size=8",
+        "benchmark failed",
+        f"{HOSTILE[1]} " + 20 * "reason ",
+        "bench-01",
+        "torch",
+        "1",
+    ]
+    return {
+        "submission": f"models-{HOSTILE[0]}", "suite": "models", "engine": "slurm", "created": now,
+        "shards": 40, "states": {"running": 2, "done": 36, "benchmark failed": 1, "not begun": 1},
+        "seconds_left": 95.0, "left": "about 2 min left", "is_good": False,
+        "tables": [
+            {"title": "What failed, and why", "rows": [failed],
+             "headings": ["Method", "Setting", "State", "Why", "Machine", "Environment", "Round"]},
+            {"title": "Results by setting",
+             "headings": ["Method", "Setting", "Trials", "wall_time", "of first"],
+             "rows": [["models.ResNet.train", f"batch_size={size} dtype=float32", "3",
+                       f"{size * 1.5} ms (1.4..{size * 1.7})", f"{size}.000"]
+                      for size in (1, 8, 32)]},
+        ],
+        "notes": ["12,000 trials are too many for a table here: fleet --table"],
     }  # fmt: skip
 
 

@@ -119,6 +119,12 @@ def test_first_screen_tells_age_outcomes_and_what_got_worse_before_all_methods(
     assert example_page.HOSTILE[0] in page.locator("#warning-list").text_content()
     assert example_page.HOSTILE[1] in page.locator("#machines").text_content()
     assert set(names(page)) == {method["name"] for method in data["methods"]}
+    first, second = page.locator("#fleet details").all()
+    assert "36 of 40 shards done, about 2 min left" in first.locator("summary").text_content()
+    assert example_page.HOSTILE[1] in first.locator("td", has_text="reason").text_content()
+    assert not second.get_by_text("What failed, and why").is_visible()
+    second.locator("summary").press("Enter")
+    assert second.get_by_text("What failed, and why").is_visible()
     left_out = page.locator("#left-out").text_content()
     assert left_out.startswith("Left out to keep this page below 1 MB: 12 histories of derived")
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from actors import Caller, give
 
-from perfrun.fleet.collect import collect
 from perfrun.fleet.kubernetes_flags import parse_settings
 from perfrun.fleet.kubernetes_job import manifests
-from perfrun.fleet.plan_file import write_plan
-from perfrun.fleet.shards import Plan, Shard, ShardState
-from perfrun.fleet.status import statuses
+from perfrun.shards.collect import collect
+from perfrun.shards.plan import Plan, Shard, ShardState
+from perfrun.shards.plan_file import write_plan
+from perfrun.shards.status import statuses
 
 BENCHMARKS = """
 import os, time

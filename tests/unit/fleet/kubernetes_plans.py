@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfrun.fleet.kubernetes_job import PodSettings, Toleration
-from perfrun.fleet.plan_file import write_plan
-from perfrun.fleet.shards import Plan, Shard
+from perfrun.shards.plan import Plan, Shard
+from perfrun.shards.plan_file import write_plan
 
 EVERYTHING = PodSettings(
     claim="results",

@@ -14,7 +14,7 @@ from perfrun.fleet import kubernetes
 from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.index_ranges import index_ranges
 from perfrun.fleet.kubernetes import engine
-from perfrun.fleet.shards import Plan, ShardState
+from perfrun.shards.plan import Plan, ShardState
 from tests.kubernetes_api import Cluster, running_cluster
 from tests.unit.fleet.kubernetes_plans import a_plan
 

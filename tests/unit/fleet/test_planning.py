@@ -9,12 +9,12 @@ import pytest
 from perfrun.errors import UsageError
 from perfrun.fleet import planning
 from perfrun.fleet.dispatch import shuffled
-from perfrun.fleet.plan_file import read_plan, write_plan
-from perfrun.fleet.planning import copy_code, make_plan
+from perfrun.fleet.planning import copy_code, make_plan, with_sweep
 from perfrun.fleet.shard_command import run_plan_of
-from perfrun.fleet.sweeps import parse_sweep
 from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_file import read_suite
+from perfrun.options.sweeps import parse_sweep
+from perfrun.shards.plan_file import read_plan, write_plan
 from tests.gitrepos import git, make_repository
 
 
@@ -36,11 +36,11 @@ def test_every_shard_is_one_method_with_its_own_rules_and_the_commit_of_now(tmp_
     repos = f'[[repos]]\nurl = "{(tmp_path / "bench").as_uri()}"\nbranch = "main"\n'
     one = suite(tmp_path, repos)
     notes: list[str] = []
+    one = with_sweep(one, parse_sweep(["batch=1,8"]))
     plan = make_plan(
         one,
         1.0,
         rounds=2,
-        sweep=parse_sweep(["batch=1,8"]),
         engine="local",
         options={},
         notify=notes.append,
@@ -48,8 +48,14 @@ def test_every_shard_is_one_method_with_its_own_rules_and_the_commit_of_now(tmp_
     assert [(s.round, s.setting_text, s.environment, s.method[-1]) for s in plan.shards] == [
         (number, f"batch={batch}", environment, method)
         for number in (1, 2)
-        for batch in (1, 8)
-        for environment, method in (("one", "a"), ("two", "a"), ("two", "b"))
+        for environment, method, batch in (
+            ("one", "a", 1),
+            ("one", "a", 8),
+            ("two", "a", 1),
+            ("two", "a", 8),
+            ("two", "b", 1),
+            ("two", "b", 8),
+        )
     ]
     assert not plan.folder.exists()
     (tmp_path / "bench" / "cases.py").write_text("x = 2")
@@ -57,7 +63,7 @@ def test_every_shard_is_one_method_with_its_own_rules_and_the_commit_of_now(tmp_
     copy_code(one, plan.folder)
     (tmp_path / "own" / "cases.py").write_text("new")
 
-    run = run_plan_of(plan, plan.shards[3], tmp_path / "attempt")
+    run = run_plan_of(plan, plan.shards[1], tmp_path / "attempt")
     assert run.workspace == tmp_path / "attempt"
     assert (run.num_trials, run.execution_label) == (3, plan.submission)
     assert [repo.git_hash for repo in run.repos] == [commit]
@@ -65,6 +71,26 @@ def test_every_shard_is_one_method_with_its_own_rules_and_the_commit_of_now(tmp_
     assert run.python_path == (str(plan.folder / "code" / "0"), "bench")
     assert (plan.folder / "code" / "0" / "cases.py").read_text() == "old"
     assert notes == [f"{(tmp_path / 'bench').as_uri()}: every shard has commit {commit[:12]}"]
+
+
+def test_a_sweep_of_the_command_line_gives_its_values_to_the_methods_that_take_part(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "suite.toml"
+    path.write_text(
+        "[sweep]\nbatch = [1, 8]\nlr = [0.1]\n"
+        '[[methods]]\nname = "cases.Cases.a"\n'
+        '[[methods]]\nname = "cases.Cases.b"\nsweep = ["lr"]\n'
+    )
+    one = with_sweep(read_suite(path), parse_sweep(["new=x", "batch=2"]))
+    shards = planning.shards_of(one, "s", rounds=1, pinned={})
+    assert [(s.method[-1], s.setting_text) for s in shards] == [
+        ("a", "batch=2 lr=0.1 new=x"),  # in the order of the suite: it is part of the series
+        ("b", "lr=0.1"),
+    ]
+    path.write_text('[[methods]]\nname = "cases.Cases.b"\nsweep = []\n')
+    with pytest.raises(UsageError, match=r"no method of .* takes part in a sweep of batch"):
+        with_sweep(read_suite(path), parse_sweep(["batch=2"]))
 
 
 def test_only_code_is_copied_and_not_too_much(
@@ -95,7 +121,6 @@ def test_each_node_runs_everything_in_an_order_of_its_own_with_the_canary_betwee
         one,
         1.0,
         rounds=2,
-        sweep=parse_sweep([]),
         engine="slurm",
         options={},
         notify=print,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.fleet import plan_file
-from perfrun.fleet.places import ShardPlace
-from perfrun.fleet.shard_command import MACHINE_FAILED, shard_command
+from perfrun.fleet.shard_command import BENCHMARK_FAILED, MACHINE_FAILED, shard_command
+from perfrun.shards import plan_file
+from perfrun.shards.places import ShardPlace
+from perfrun.shards.plan import ShardState
+from perfrun.shards.plan_file import write_plan
+from perfrun.shards.status import statuses
 from tests.submissions import plan
 
 
@@ -28,6 +32,27 @@ def test_a_disk_that_cannot_be_written_is_the_machines_failure(
         assert shard_command([str(made.folder), *words]) == MACHINE_FAILED
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert not ShardPlace(made, 2).folder.exists()
+
+
+def test_a_flag_that_the_benchmark_does_not_know_is_its_failure_and_no_machines(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cases.py").write_text("class Cases:\n    def m0(self): pass\n")
+    words = ("--benchmark_methods=cases.Cases.m0", f"--python_path={tmp_path}", "--", "--siz=8")
+    first = plan(tmp_path, 1)
+    made = replace(
+        first,
+        folder=first.folder.with_name("lab-2"),
+        shards=(replace(first.shards[0], words=words, setting=(("siz", "8"),)),),
+    )
+    write_plan(made)
+    assert shard_command([str(made.folder), "0"]) == BENCHMARK_FAILED
+    (status,) = statuses(made)
+    assert status.state is ShardState.FAILED
+    assert status.reason == "flags after --: cases: Unknown command line flag 'siz'"
+    assert shard_command([str(made.folder), "0"]) == BENCHMARK_FAILED
+    assert "has its result already" in capfd.readouterr().err
+    assert len(statuses(made)[0].attempts) == 1
 
 
 def test_a_plan_that_the_disk_cannot_give_is_not_a_wrong_plan(

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.fleet.shards import Plan, Shard, ShardState
 from perfrun.fleet.slurm import Slurm, wishes_of
 from perfrun.fleet.slurm_batches import Batches
 from perfrun.fleet.slurm_jobs import SubmissionFailedError, shard_line, submit_array
 from perfrun.fleet.slurm_queue import Job, is_no_controller, parsed_accounting, parsed_queue
+from perfrun.shards.plan import Plan, Shard, ShardState
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 from perfrun import __version__
 from perfrun.fleet.dispatch import Answer
 from perfrun.fleet.engines import Options
-from perfrun.fleet.places import How, ShardPlace
-from perfrun.fleet.shards import Plan
 from perfrun.fleet.ssh import Host, _Connection
-from perfrun.fleet.status import statuses
 from perfrun.fleet.transfer import REMOTE
 from perfrun.run.digest import sha256_of
+from perfrun.shards.places import How, ShardPlace
+from perfrun.shards.plan import Plan
+from perfrun.shards.status import statuses
 from tests.submissions import SUMMARY, plan
 from tests.unit.fleet.test_transfer import FILE, packed
 

@@ -15,15 +15,15 @@ import pytest
 
 from perfrun.benchmark import main
 from perfrun.errors import PerfrunError, StoreError, UsageError
-from perfrun.fleet.collect import collect
 from perfrun.fleet.engines import EngineFlag, Options
-from perfrun.fleet.places import How, ShardPlace
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.status import statuses
 from perfrun.fleet.submissions import find_plan
 from perfrun.fleet.submit import submit_shards
 from perfrun.fleet.transfer import send_plan
 from perfrun.locks import FileLock
+from perfrun.shards.collect import collect
+from perfrun.shards.places import How, ShardPlace
+from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.status import statuses
 from tests.submissions import SUMMARY, attempt, ended, finished, plan
 from tests.trial_documents import perfrun_summary
 

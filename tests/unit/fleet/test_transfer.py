@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import PerfrunError, WorkspaceError
-from perfrun.fleet.collect import collect
-from perfrun.fleet.places import ShardPlace
-from perfrun.fleet.plan_file import read_plan
 from perfrun.fleet.transfer import (
     MOST_BYTES,
     REMOTE,
@@ -21,6 +18,9 @@ from perfrun.fleet.transfer import (
     send_plan,
     send_results,
 )
+from perfrun.shards.collect import collect
+from perfrun.shards.places import ShardPlace
+from perfrun.shards.plan_file import read_plan
 from tests.submissions import SUMMARY, attempt, finished, plan
 
 

@@ -67,6 +67,16 @@ def test_a_method_that_is_not_there_any_more_is_an_error_of_the_same_suite() -> 
     )
 
 
+def test_each_setting_of_a_sweep_is_missed_by_itself() -> None:
+    of_8 = replace(method("m.C.x", "wall_time"), setting={"batch": "8"})
+    of_1 = replace(of_8, setting={"batch": "1"})
+    before = report_document(night(of_1, of_8))
+    assert gaps(before, night(of_8, hour=24), same_suite=True) == (
+        ["m.C.x batch=1 in here ran in n0, and is not there tonight"],
+        [],
+    )
+
+
 def test_a_metric_that_is_not_measured_any_more_is_a_note() -> None:
     both = method("m.C.x", "wall_time"), method("m.C.y", "wall_time")
     assert gaps(BEFORE, night(*both, hour=24), same_suite=True) == (

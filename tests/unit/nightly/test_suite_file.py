@@ -78,6 +78,42 @@ def test_a_suite_says_all_that_a_night_needs(tmp_path: Path) -> None:
     assert suite.methods[1].canary
 
 
+def test_each_setting_of_a_sweep_is_a_run_of_the_methods_that_know_its_flags(
+    tmp_path: Path,
+) -> None:
+    suite = suite_of(
+        tmp_path,
+        """
+        [sweep]
+        batch = [1, 8]
+        fast = [true]
+        lr = [0.1]
+        [[methods]]
+        name = "pkg.cases.Cases.all"
+        flags = ["--batch=4", "--seed=1"]
+        [[methods]]
+        name = "pkg.cases.Cases.one"
+        sweep = ["lr"]
+        [[methods]]
+        name = "pkg.cases.Cases.none"
+        sweep = []
+        """,
+    )
+    found = [(unit.title, plan_of(suite, unit, Night(night="n"))) for unit in units(suite)]
+    assert [(title, plan.benchmark_flags) for title, plan in found] == [
+        (
+            "default (batch=1 fast=true lr=0.1)",
+            ("--seed=1", "--batch=1", "--fast=true", "--lr=0.1"),
+        ),
+        (
+            "default#2 (batch=8 fast=true lr=0.1)",
+            ("--seed=1", "--batch=8", "--fast=true", "--lr=0.1"),
+        ),
+        ("default#3 (lr=0.1)", ("--lr=0.1",)),
+        ("default#4", ()),
+    ]
+
+
 def test_tonights_commits_are_asked_for_once_they_are_known(tmp_path: Path) -> None:
     suite = suite_of(
         tmp_path, f'[[repos]]\nurl = "file:///srv/bench.git"\nbranch = "main"\n{METHOD}'
@@ -226,6 +262,16 @@ WRONG = (
     ("python_path = 'src'\n" + METHOD, 1, "python_path: must be a list, not 'src'"),
     ("output = 3\n" + METHOD, 1, "output: must be a table, not 3"),
     ("owner = { a = 1 }\n" + METHOD, 1, "owner: must be text, not a table"),
+    ("[sweep]\n\nbatch = 8\n" + METHOD, 3, "batch: must be a list, not 8"),
+    ("[sweep]\nbatch = []\n" + METHOD, 2, "batch: has no values"),
+    ("[sweep]\nbatch = [1, '1']\n" + METHOD, 2, "batch: the value 1 is there twice"),
+    ("[sweep]\nbatch = ['']\n" + METHOD, 2, "batch: a value is empty"),
+    ("[sweep]\nbatch = [[1]]\n" + METHOD, 2, "batch: "),
+    ("[sweep]\n'--batch' = [1]\n" + METHOD, 2, "batch: is no name of a flag"),
+    ("sweep = ['batch=1']\n" + METHOD, 1, "sweep: must be a table, not a list"),
+    ("[sweep]\nbatch = [1]\n" + METHOD + "sweep = ['bach']\n", 6, "did you mean 'batch'?"),
+    ("[sweep]\nbatch = [1]\n" + METHOD + "sweep = []\n", 2, "every method's own `sweep`"),
+    (f"[sweep]\na = {[*range(101)]}\nb = {[*range(100)]}\n" + METHOD, 1, "more than 10,000"),
     ("timeout = '5m'\n" + METHOD, 1, "timeout: must be a number, not '5m'"),
     ("timeout = nan\n" + METHOD, 1, "timeout = nan"),
     ("precision = nan\n" + METHOD, 1, "precision = nan: must be more than 0"),

@@ -201,6 +201,17 @@ def test_a_sparkline(history: tuple[float | None, ...], shown: str) -> None:
     assert sparkline(history) == shown
 
 
+def test_each_setting_of_a_sweep_is_beside_its_own_nights(tmp_path: Path) -> None:
+    small, large = timed(1.0, setting={"batch": "1"}), timed(100.0, setting={"batch": "8"})
+    nights = Nights(tmp_path)
+    saved(nights, report_of(small, large, begun=TONIGHT - DAY))
+    report = report_of(timed(2.0, setting={"batch": "1"}), timed(110.0, setting={"batch": "8"}))
+    night = Night(night="tonight", suite="n", begun=TONIGHT)
+    found = with_trends(report, nights.reports_before(night))
+    trends = [one.figures[0].trend for one in found.methods]
+    assert [trend and trend.ratio for trend in trends] == pytest.approx([2.0, 1.1])
+
+
 def test_only_primary_figures_have_a_trend_and_one_stands_for_the_method() -> None:
     def figure(name: str, direction: str = "lower", of: str | None = None) -> NightFigure:
         return NightFigure(

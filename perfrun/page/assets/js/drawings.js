@@ -45,8 +45,9 @@ function outcomeBar(outcomes) {
 }
 
 function outcomeKind(name) {
-  if (name === "passed") return "passed";
-  return ["skipped", "missing", "interrupted"].includes(name) ? "other" : "failed";
+  if (name === "passed" || name === "done") return "passed";
+  const others = ["skipped", "missing", "interrupted", "waiting", "running", "preempted", "cancelled", "not begun"];
+  return others.includes(name) ? "other" : "failed";
 }
 
 /** All samples of a trial in their order, with the warm-up apart, and their distribution beside it. */

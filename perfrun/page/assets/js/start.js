@@ -14,6 +14,7 @@ function showOverview() {
   showOutcomes();
   showWarnings();
   showChanges();
+  showFleet();
   showVersus();
   showLeftOut();
 }

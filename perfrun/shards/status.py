@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfrun.fleet.places import Attempt, How, ShardPlace
-from perfrun.fleet.shards import Plan, Shard, ShardState
+from perfrun.shards.places import Attempt, How, ShardPlace
+from perfrun.shards.plan import Plan, Shard, ShardState
 
 _STATES = {
     How.RAN: ShardState.DONE,

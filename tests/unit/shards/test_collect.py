@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfrun.fleet.collect import collect, collected_summary
-from perfrun.fleet.places import ShardPlace
-from perfrun.fleet.shards import Plan
+from perfrun.shards.collect import collect, collected_summary
+from perfrun.shards.places import ShardPlace
+from perfrun.shards.plan import Plan
 from tests.submissions import SUMMARY, attempt, ended, finished, plan
 
 

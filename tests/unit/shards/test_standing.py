@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.fleet import standing
-from perfrun.fleet.places import Begun, Ended, How
-from perfrun.fleet.shards import ShardState
-from perfrun.fleet.status import ShardStatus, statuses
+from perfrun.shards import standing
+from perfrun.shards.places import Begun, Ended, How
+from perfrun.shards.plan import ShardState
+from perfrun.shards.status import ShardStatus, statuses
 from tests.submissions import finished, plan
 
 

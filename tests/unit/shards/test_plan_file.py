@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.plan_file import read_plan, write_plan
+from perfrun.shards.plan_file import read_plan, write_plan
 from tests.submissions import plan
 
 

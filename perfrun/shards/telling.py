@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfrun.fleet.shards import Plan, Shard
-from perfrun.fleet.status import ShardStatus, by_files
 from perfrun.reports.table import Column
+from perfrun.shards.plan import Plan, Shard
+from perfrun.shards.status import ShardStatus, by_files
 from perfrun.shown import say
 
 

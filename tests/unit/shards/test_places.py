@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.fleet.places import ENDED, LOCK, RESULT, How, ShardPlace
-from perfrun.fleet.shards import ShardState
-from perfrun.fleet.status import by_files, merged, statuses
 from perfrun.locks import FileLock
+from perfrun.shards.places import ENDED, LOCK, RESULT, How, ShardPlace
+from perfrun.shards.plan import ShardState
+from perfrun.shards.status import by_files, merged, statuses
 from tests.submissions import attempt, ended, finished, plan
 
 

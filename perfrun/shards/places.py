@@ -29,8 +29,8 @@ from msgspec import Meta, Struct
 
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import WorkspaceError
-from perfrun.fleet.shards import Plan
 from perfrun.locks import FileLock
+from perfrun.shards.plan import Plan
 from perfrun.summary.result_folder import write_whole
 from perfrun.untrusted import Folder, Refused, remove_tree
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfrun.fleet.collect import collected_summary
-from perfrun.fleet.shards import Plan, Shard
-from perfrun.fleet.status import ShardStatus
 from perfrun.reports.figures import ratio_text
 from perfrun.reports.table import Column, Table
+from perfrun.shards.collect import collected_summary
+from perfrun.shards.plan import Plan, Shard
+from perfrun.shards.status import ShardStatus
 from perfrun.summary.metrics import unit_of
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.text import spread, with_unit
@@ -73,6 +73,11 @@ def rows_of(plan: Plan, found: Sequence[ShardStatus], metrics: Sequence[str]) ->
             )
         )
     return tuple(rows)
+
+
+def metrics_of(plan: Plan, found: Sequence[ShardStatus]) -> set[str]:
+    """Return the names of all metrics of the trials."""
+    return {name for one in found for record in _records(plan, one) for name in record.values}
 
 
 def _key(shard: Shard) -> tuple[Any, ...]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-Setting = tuple[tuple[str, str], ...]  # flags of the benchmark that a sweep varies, and values
+from perfrun.options.sweeps import Setting, setting_text
+
+FOLDER = "submissions"  # of a workspace
 
 
 class ShardState(str, Enum):
@@ -55,7 +57,7 @@ class Shard:
     @property
     def setting_text(self) -> str:
         """The setting as people read it; empty without a sweep."""
-        return " ".join(f"{name}={value}" for name, value in self.setting)
+        return setting_text(self.setting)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,8 @@ class Plan:
     """One submission. Its file is never changed: what happens to the shards lies beside it.
 
     `<workspace>/submissions/<id>/` has `plan.json`, `code/` (copies of the suite's own folders of
-    code, so that later edits change no waiting shard) and `shards/<index>/` (`perfrun.fleet.places`
-    names the files). The folder can be copied to another machine as it is.
+    code, so that later edits change no waiting shard) and `shards/<index>/`, whose files
+    `perfrun.shards.places` names. The folder can be copied to another machine as it is.
     """
 
     submission: str  # its id, which is the execution label of its trials

@@ -13,11 +13,12 @@ from msgspec import Meta, Struct
 
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.shards import Plan, Shard
+from perfrun.shards.plan import FOLDER, Plan, Shard
 from perfrun.shown import line
 from perfrun.untrusted import Folder, Refused, opened
 
 FILE = "plan.json"
+LOCK = ".submit.lock"  # beside it; held by who submits
 FORMAT, VERSION = "perfrun submission", 1
 MOST_SHARDS = 100_000
 _LARGEST_BYTES = 256 * 2**20
@@ -95,6 +96,22 @@ def _text(plan: Plan) -> bytes:
         shards=[_Shard(**vars(shard)) for shard in plan.shards],
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+
+
+def plan_files(workspace: Path) -> list[Path]:
+    """Return the files of the plans of a workspace, the newest first."""
+    try:
+        return sorted((workspace / FOLDER).glob(f"*/{FILE}"), key=_written, reverse=True)
+    except OSError:  # a name that is too long
+        return []
+
+
+def _written(path: Path) -> int:
+    """Return when a plan was written, which is once, in nanoseconds."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def read_plan(path: Path) -> Plan:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import PerfrunError, WorkspaceError
-from perfrun.fleet.places import Attempt, ShardPlace
-from perfrun.fleet.shards import Plan
 from perfrun.locks import FileLock
 from perfrun.options.store_address import Address
 from perfrun.run.digest import sha256_of
+from perfrun.shards.places import Attempt, ShardPlace
+from perfrun.shards.plan import Plan
 from perfrun.summary.record import SUMMARY, BadSummary, read_content
 from perfrun.summary.result_folder import write_whole
 
@@ -87,6 +87,11 @@ def collect(plan: Plan, indices: Sequence[int], notify: Callable[[str], None]) -
         to_index=tuple(to_index),
         to_mark=tuple(to_mark),
     )
+
+
+def is_collected(attempt: Attempt) -> bool:
+    """Return True when all trials of an attempt are in the workspace, or were, and indexed."""
+    return (attempt.folder / _INDEXED).exists()
 
 
 class _Unusable(ValueError):  # noqa: N818 - it is a finding about a file

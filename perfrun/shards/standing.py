@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfrun.fleet.shards import Plan, ShardState
-from perfrun.fleet.status import ShardStatus
-from perfrun.fleet.telling import SHARD_COLUMNS, shard_cells
 from perfrun.reports.figures import time_left
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
+from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.status import ShardStatus
+from perfrun.shards.telling import SHARD_COLUMNS, shard_cells
 from perfrun.shown import write_json, write_lines
 
 _MOST_ROWS = 50  # of the table of what is missing
@@ -55,7 +55,7 @@ def document(plan: Plan, found: Sequence[ShardStatus]) -> dict[str, Any]:
         "folder": str(plan.folder),
         "states": {state.value: counts[state] for state in ShardState if counts[state]},
         "seconds_left": seconds_left(found),
-        "machines": _machines(found),
+        "machines": machines(found),
         "shards": [
             {
                 "index": one.shard.index,
@@ -74,7 +74,7 @@ def document(plan: Plan, found: Sequence[ShardStatus]) -> dict[str, Any]:
     }
 
 
-def _machines(found: Sequence[ShardStatus]) -> list[dict[str, Any]]:
+def machines(found: Sequence[ShardStatus]) -> list[dict[str, Any]]:
     """Return what each machine did: every attempt counts, also one that another replaced."""
     rows: dict[str, dict[str, Any]] = {}
     for one in found:
@@ -104,8 +104,8 @@ def show(plan: Plan, found: Sequence[ShardStatus], name: str, *, as_json: bool) 
     if left_s is not None:
         write_lines([f"about {time_left(left_s)} left"])
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
-    machines = _machines(found)
-    if len(machines) > 1:
+    rows = machines(found)
+    if len(rows) > 1:
         screen.table(
             Table(
                 columns=(
@@ -121,7 +121,7 @@ def show(plan: Plan, found: Sequence[ShardStatus], name: str, *, as_json: bool) 
                         str(row["attempts"]),
                         str(row["machine_failures"]),
                     )
-                    for row in machines
+                    for row in rows
                 ),
             )
         )

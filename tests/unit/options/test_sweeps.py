@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.fleet.sweeps import parse_sweep, settings, with_setting
+from perfrun.options.sweeps import parse_sweep, settings, with_setting
 
 
 def test_a_sweep_is_the_product_of_its_values() -> None:
