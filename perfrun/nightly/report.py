@@ -135,6 +135,12 @@ class ChangeReport:
     confirmation: Mapping[str, Any] | None = None  # as in `perfrun detect --confirm`
     derived: tuple[Mapping[str, Any], ...] = ()  # as in `perfrun detect`
     incident: int | None = None  # that it is part of, or that it has ended
+    settings: str = ""  # of the series: variables, flags of the benchmark
+
+    @property
+    def name(self) -> str:
+        """The method with the settings of its series, as people read it."""
+        return f"{self.method} {self.settings}".rstrip()
 
     @property
     def is_regression(self) -> bool:
