@@ -26,7 +26,7 @@ from perfrun.fleet.index_ranges import parse_index_ranges
 from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
 from perfrun.fleet.plan_file import read_plan
 from perfrun.fleet.shards import Plan, Shard
-from perfrun.fleet.transfer import receive_plan, send_results
+from perfrun.fleet.transfer import Limits, parse_limits, receive_plan, send_results
 from perfrun.locks import FileLock
 from perfrun.options.command_line import parse
 from perfrun.options.containment import COMPANIONS
@@ -75,6 +75,8 @@ def shard_parser() -> CommandParser:
     made.flag("--alone", "DIR", alone)
     made.switch("--receive", "put the submission that comes on standard input into PLAN")
     made.switch("--send", "write the results of the shard to standard output, as tar")
+    made.flag("--largest_file", "SIZE", "with --send: leave larger files out (4g)")
+    made.flag("--largest_results", "SIZE", "with --send: the most in all (32g)")
     return made
 
 
@@ -107,7 +109,8 @@ def _with_plan(given: Namespace, plan: Plan, screen: Terminal) -> int:
         had = f"INDEX={index}: " if index is not None else "INDEX is missing: "
         raise UsageError(f"{had}{plan.path} has the shards 0 to {len(plan.shards) - 1}")
     if given.send:
-        return _send(ShardPlace(plan, index))
+        limits = parse_limits(given.largest_file, given.largest_results)
+        return _send(ShardPlace(plan, index), limits)
     if given.until_stdin_closes:
         _end_with_stdin()
     shard = plan.shards[index]
@@ -130,12 +133,12 @@ def _among(plan: Plan, ranges: str, number: int) -> int:
     return shuffled(plan, among)[number]
 
 
-def _send(place: ShardPlace) -> int:
+def _send(place: ShardPlace, limits: Limits) -> int:
     attempt = place.counted() or next(iter(reversed(place.attempts())), None)
     if attempt is None or attempt.ended is None:
         raise UsageError(f"{place.folder}: no attempt has ended")
     try:
-        send_results(attempt, as_is(sys.stdout).buffer)
+        send_results(attempt, as_is(sys.stdout).buffer, limits)
         sys.stdout.flush()
     except OSError as error:
         raise WorkspaceError(f"{attempt.folder}: cannot be sent: {error}") from None
