@@ -101,6 +101,17 @@ class Previewing(Protocol):
         """Return the document that its scheduler takes. Raises UsageError."""
 
 
+@runtime_checkable
+class Gathering(Protocol):
+    """An engine at whose places results wait until somebody takes them."""
+
+    def gather(self, plan: Plan) -> None:
+        """Bring what waits into attempts of the shards; what cannot come is said, and waits.
+
+        Raises PerfrunError when the engine cannot be asked.
+        """
+
+
 def engine_named(name: str) -> Engine:
     """Return an engine by its name. Raises UsageError."""
     if name not in NAMES:

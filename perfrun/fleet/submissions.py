@@ -11,7 +11,7 @@ from pathlib import Path
 from perfrun.durable import sync_names
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.collect import Collected, add_to_index, collect
-from perfrun.fleet.engines import Engine, engine_named
+from perfrun.fleet.engines import Engine, Gathering, engine_named
 from perfrun.fleet.places import engine_folder
 from perfrun.fleet.plan_file import FILE, read_plan
 from perfrun.fleet.planning import FOLDER
@@ -39,8 +39,12 @@ def missing_of(found: Sequence[ShardStatus]) -> list[int]:
 def look(plan: Plan, engines: Sequence[Engine]) -> tuple[ShardStatus, ...]:
     """Return the status of all shards; engines are asked about those without a result only.
 
-    What one engine still has, it has, whatever another one says. Raises PerfrunError.
+    Results that wait at an engine's places are brought here before. What one engine still has, it
+    has, whatever another one says. Raises PerfrunError.
     """
+    for engine in engines:
+        if isinstance(engine, Gathering):
+            engine.gather(plan)
     by_files = statuses(plan)
     left = [one.shard.index for one in by_files if not one.state.has_result]
     said: dict[int, ShardState] = {}

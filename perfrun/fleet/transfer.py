@@ -8,6 +8,7 @@ that is cut short between two members would look whole.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -46,6 +47,9 @@ REMOTE = "remote.json"  # in what comes back: how the attempt ended over there
 WHOLE = "whole.json"  # the last member: everything has been sent, but for what it names
 LARGEST_FILE = 4 * 2**30
 LARGEST_RESULTS = 32 * 2**30  # of a shard
+PART = "part-"  # begin of the name of a part of a submission
+_PART_BYTES = 700 * 1024  # a Secret has at most 1 MiB
+_MOST_PARTS = 64
 _MOST_PLAN_BYTES = 2**30
 _MOST_HEADERS = 2**28  # of an archive, besides the content of its files
 _MOST_WHOLE = 2**20
@@ -148,6 +152,36 @@ def receive_plan(folder: Path, stream: BinaryIO) -> None:
         raise WorkspaceError(f"{folder}: cannot be written: {error.strerror or error}") from None
     finally:
         remove_tree(aside)
+
+
+def packed_plan(plan: Plan) -> Iterator[bytes]:
+    """Yield the plan and its code in compressed parts that fit in Secrets. Raises UsageError."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream:
+        send_plan(plan, cast("BinaryIO", stream))
+    content = packed.getvalue()
+    if len(content) > _MOST_PARTS * _PART_BYTES:
+        raise UsageError(
+            f"the plan and its code are {size_text(len(content))} compressed, of which pods get "
+            f"{size_text(_MOST_PARTS * _PART_BYTES)}; leave large files out of --python_path, or "
+            "share the workspace with --claim"
+        )
+    for begin in range(0, len(content), _PART_BYTES):
+        yield content[begin : begin + _PART_BYTES]
+
+
+def unpack_plan(folder: Path, parts: Path) -> None:
+    """Put a submission that `packed_plan` made into a folder. Raises WorkspaceError, UsageError.
+
+    Kubernetes mounts its parts as links.
+    """
+    try:
+        names = sorted(parts.glob(f"{PART}*"))[:_MOST_PARTS]
+        content = b"".join(name.read_bytes()[: _PART_BYTES + 1] for name in names)
+    except OSError as error:
+        raise WorkspaceError(f"{parts}: cannot be read: {error.strerror}") from None
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+        receive_plan(folder, cast("BinaryIO", stream))
 
 
 def send_results(attempt: Attempt, stream: BinaryIO, limits: Limits) -> None:
