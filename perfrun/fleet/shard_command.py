@@ -230,6 +230,8 @@ def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
         # Slurm's name of the node, which need not be the host's.
         attempt = place.claim(job, os.environ.get("SLURMD_NODENAME", ""))
         with Interruption().installed() as interruption:
+            if any(word.startswith("--git_repos=") for word in shard.words):
+                place.share_cache(attempt)
             ended = _attempt(plan, shard, attempt, screen, interruption)
             is_first = place.end(attempt, ended)
         place.tidy(attempt)

@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -25,11 +25,11 @@ from typing import BinaryIO
 from perfrun import __version__
 from perfrun.errors import PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
-from perfrun.fleet.engines import EngineFlag, Options
+from perfrun.fleet.engines import EngineFlag, Options, Staying
 from perfrun.fleet.local import wait_for
 from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
-from perfrun.fleet.shards import Plan, ShardState
+from perfrun.fleet.shards import Plan
 from perfrun.fleet.telling import Teller
 from perfrun.fleet.transfer import (
     LIMIT_FLAGS,
@@ -61,7 +61,7 @@ _SETTINGS = (
 )
 
 
-class Ssh:
+class Ssh(Staying):
     """Runs shards on hosts, by the ssh client."""
 
     flags = (
@@ -81,7 +81,6 @@ class Ssh:
         ),
         *LIMIT_FLAGS,
     )
-    stays = True
 
     def check(self, options: Options) -> None:
         """Refuse wrong options. Raises UsageError."""
@@ -105,16 +104,6 @@ class Ssh:
             bound = {index: plan.shards[index].node for index in indices}
             kinds = {index: plan.shards[index].environment for index in indices}
             Dispatch(slots, order, teller.note, teller.ended, bound, kinds).run(interruption)
-
-    def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
-        """Return nothing: the files of the shards say all."""
-        return {}
-
-    def cancel(self, plan: Plan, indices: Sequence[int]) -> None:  # noqa: ARG002
-        """Raise UsageError: what runs there ends with the command that runs it."""
-        raise UsageError(
-            "--cancel: what runs over ssh ends with its `perfrun submit`: press Ctrl-C"
-        )
 
 
 class _Connection:

@@ -12,7 +12,7 @@ from perfrun.durable import sync_names
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.collect import Collected, add_to_index, collect
 from perfrun.fleet.engines import Engine, Gathering, engine_named
-from perfrun.fleet.places import engine_folder
+from perfrun.fleet.places import HOSTS, engine_folder
 from perfrun.fleet.plan_file import FILE, read_plan
 from perfrun.fleet.planning import FOLDER
 from perfrun.fleet.shards import Plan, ShardState
@@ -21,7 +21,7 @@ from perfrun.options.parsers import parse_workspace, shown
 from perfrun.options.store_address import parse_address
 from perfrun.shown import line, say
 from perfrun.summary.result_folder import write_whole
-from perfrun.untrusted import Folder, Refused
+from perfrun.untrusted import Folder, Refused, remove_tree
 
 _USED = "used"  # beside what the engines remember: their names, one a line
 _LARGEST_USED = 4096
@@ -141,5 +141,7 @@ def bring_in(plan: Plan, found: Sequence[ShardStatus], store: str | None) -> Col
     collected = collect(plan, done, say)
     for text in collected.problems:
         say(text)
+    if len(done) == len(found):  # nothing of it will fetch a commit any more
+        remove_tree(plan.folder / HOSTS)
     add_to_index(parse_address(store or plan.store, plan.workspace), collected, say)
     return collected

@@ -108,7 +108,6 @@ WAITS = {
     "doctor/command:examine:docker.result": "command_output's limit, in a thread",
     "doctor/command:examine:git.result": "command_output's limit, in a thread",
     "doctor/command:examine:python.result": "TIMEOUT_S of run.environment, in a thread",
-    "doctor/software:command_output:subprocess.run": COMMAND,
     "fleet/collect:collect:lock.own": (
         "as long as another command moves folders, which a line says" + SIGNAL
     ),
@@ -126,7 +125,6 @@ WAITS = {
     "fleet/ssh:Host._remove:subprocess.run": "_ANSWER_S, in a thread",
     "fleet/ssh:_limited:process.wait": "of a process that was killed; _RESULTS_S before that",
     "fleet/slurm:Slurm._submit_batch:time.sleep": "PAUSES_S in all" + SIGNAL,
-    "fleet/slurm_queue:_asked:subprocess.run": COMMAND,
     "fleet/slurm_queue:answer:time.sleep": "PAUSES_S in all" + SIGNAL,
     "image/build:write_sbom:subprocess.run": COMMAND,
     "image/command:harness_arguments.ask:subprocess.run": COMMAND,
