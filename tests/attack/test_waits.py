@@ -111,7 +111,16 @@ WAITS = {
     "fleet/collect:collect:lock.own": (
         "as long as another command moves folders, which a line says" + SIGNAL
     ),
+    "fleet/command:_wait:time.sleep": (
+        "_LOOK_S between two looks, as long as shards are open and the cluster answers; the user "
+        "asked for that" + SIGNAL
+    ),
     "fleet/dispatch:Dispatch._next:self._changed.wait": "a fifth of a second, in a thread",
+    "fleet/keeping:wait_for_acknowledgement:select.select": "_ACKNOWLEDGE_S in all" + SIGNAL,
+    "fleet/keeping:wait_until_taken:select.select": (
+        "_LOOK_S, again until --keep is over; after SIGTERM _LAST_S more"
+    ),
+    "fleet/keeping:wait_until_taken:server.accept": QUICK,
     "fleet/kubernetes_client:Client._listed:self._jobs.api_client.sanitize_for_serialization": (
         "no wait: it makes plain values of an answer, for which _REQUEST_S was the limit"
     ),
@@ -122,8 +131,8 @@ WAITS = {
     "fleet/places:ShardPlace.held:time.sleep": "_TRIES times _TRY_S in all" + SIGNAL,
     "fleet/shard_command:_alone:time.sleep": "_LOOKS times _LOOK_S in all" + SIGNAL,
     "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, _RESULTS_S for the code, in a thread",
-    "fleet/ssh:Host._remove:subprocess.run": "_ANSWER_S, in a thread",
-    "fleet/ssh:_limited:process.wait": "of a process that was killed; _RESULTS_S before that",
+    "fleet/ssh:Host._do:subprocess.run": "_ANSWER_S, in a thread",
+    "fleet/ssh:_limited:process.wait": "of a process that was killed; it may take _RESULTS_S, and more",
     "fleet/slurm:Slurm._submit_batch:time.sleep": "PAUSES_S in all" + SIGNAL,
     "fleet/slurm_queue:answer:time.sleep": "PAUSES_S in all" + SIGNAL,
     "image/build:write_sbom:subprocess.run": COMMAND,
@@ -164,6 +173,7 @@ WAITS = {
     "launchers/guard:_serve:select.select": "in the guard, which waits for its harness's end",
     "launchers/guard:end_all:os.waitpid": "WNOHANG",
     "launchers/guard:end_all:time.sleep": "END_LIMIT_S in all",
+    "probes/commands:command_output:subprocess.run": COMMAND,
     "replay/opening:hold:lock.own": LOCK,
     "workspace/programs:carry_out:process.communicate": COMMAND,
     "run/own_process:end:process.wait": "the grace that its caller gives, twice",
