@@ -132,7 +132,7 @@ WAITS = {
     "fleet/shard_command:_alone:time.sleep": "_LOOKS times _LOOK_S in all" + SIGNAL,
     "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, _RESULTS_S for the code, in a thread",
     "fleet/ssh:Host._do:subprocess.run": "_ANSWER_S, in a thread",
-    "fleet/ssh:_limited:process.wait": "of a process that was killed; it may take _RESULTS_S, and more",
+    "fleet/ssh:_limited:process.wait": "of a process that was killed after _RESULTS_S or more",
     "fleet/slurm:Slurm._submit_batch:time.sleep": "PAUSES_S in all" + SIGNAL,
     "fleet/slurm_queue:answer:time.sleep": "PAUSES_S in all" + SIGNAL,
     "image/build:write_sbom:subprocess.run": COMMAND,
