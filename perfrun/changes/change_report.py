@@ -58,6 +58,7 @@ class ChangeRow:
     status: str = "candidate"
     confirmation: Mapping[str, Any] | None = None  # the result of the pairs; None: none were run
     derived: tuple[DerivedRatio, ...] = ()  # metrics computed from the same samples
+    settings: str = ""  # of the series: variables, flags of the benchmark
 
 
 def changes_page(
@@ -131,6 +132,7 @@ def change_row(row: ChangeRow) -> dict[str, Any]:
         ),
         "environment": row.environment,
         "hardware": row.hardware,
+        "settings": row.settings,
         "confirmation": row.confirmation,
         "derived": derived_rows(row.derived),
     }
@@ -167,16 +169,17 @@ def _blocks(*several: Sequence[str]) -> list[str]:
 
 
 def _table(rows: Sequence[ChangeRow]) -> list[str]:
-    """Return a line for each method: its first change, and what else of it changed."""
+    """Return a line for each method with its settings: its first change, and what else changed."""
     of_methods: dict[tuple[str, ...], list[ChangeRow]] = {}
     for row in sorted(rows, key=lambda row: row.metric != WALL_TIME):
-        of_methods.setdefault((row.method, row.environment, row.hardware), []).append(row)
+        key = (row.method, row.environment, row.hardware, row.settings)
+        of_methods.setdefault(key, []).append(row)
     cells = [
         (
             first.direction + (", with the canary" if first.machine_suspect else ""),
             f"{first.metric} {changed_by(first.ratio)}",
             f"({changed_by(first.low)} to {changed_by(first.high)})",
-            first.method,
+            f"{first.method} {first.settings}".rstrip(),
             f"seen {first.alarm_night}",
             _others(first, others),
         )

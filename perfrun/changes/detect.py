@@ -364,6 +364,7 @@ def find_changes(
                 metric=one.metric,
                 environment=one.environment,
                 hardware=one.hardware,
+                settings=one.subject.settings,
                 before_execution_id=before.point.execution_id,
                 after_execution_id=after.point.execution_id,
                 night=date.fromordinal(after.day).isoformat(),

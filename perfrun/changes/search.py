@@ -28,11 +28,10 @@ from perfrun.summary.document import TrialResult
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.untrusted import remove_tree
 from perfrun.worker.procfs import adopt_orphans
+from perfrun.workspace.cache import share_cache
 
 ENVIRONMENTS = "environments"  # folder of a search with the environments of its packages
 _MANY = 1_000_000  # trials of a run whose number of trials is not known beforehand
-# Both arms share these with the workspace of the search, so that a commit is fetched once.
-_SHARED = ("git-cache", ".locks/git-cache")
 _TRIES = 2  # without a value in a row; after these a revision is skipped
 _TRIES_OF_ENDS = 3  # for good and bad, without which there is no search
 
@@ -74,7 +73,8 @@ class RevisionArm:
         self._stack.close()
 
     def _enter(self, plan: RunPlan) -> Rounds:
-        self._link()
+        # Both arms share it with the workspace of the search, so that a commit is fetched once.
+        share_cache(self._workspace, self._workspace.parents[2])
         own = replace(plan, workspace=self._workspace, num_trials=_MANY, resume=False)
         with self._interruption.allowed(), ExitStack() as stack:
             rounds = prepare(own, self._screen, self._interruption, stack, self._seed)
@@ -85,16 +85,6 @@ class RevisionArm:
                 )
             self._stack = stack.pop_all()
         return rounds
-
-    def _link(self) -> None:
-        """Share the cache of commits with the workspace of the search."""
-        for name in _SHARED:
-            target = self._workspace.parents[2] / name
-            target.mkdir(parents=True, exist_ok=True)
-            link = self._workspace / name
-            link.parent.mkdir(parents=True, exist_ok=True)
-            if not link.is_symlink() and not link.exists():
-                link.symlink_to(target)
 
 
 @dataclass(frozen=True, kw_only=True)

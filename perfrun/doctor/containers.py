@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.doctor.check import Check, install_command, presence
-from perfrun.doctor.software import command_output
+from perfrun.doctor.software import TIMEOUT_S
 from perfrun.doctor.system import cgroup_version
 from perfrun.image.engine import find_rootless_socket, parse_document
 from perfrun.image.gpus import GpuSupport, read_gpu_support
 from perfrun.probes.accelerators import Accelerators
+from perfrun.probes.commands import command_output
 from perfrun.probes.sysfs import Sysfs
 
 _PACKAGES = {"*": "docker", "debian": "docker.io", "ubuntu": "docker.io", "fedora": "moby-engine"}
@@ -63,7 +64,7 @@ def ask_docker() -> DockerAnswer:
 
 def _docker(*words: str) -> tuple[str, str]:
     """Return the output of `docker` (empty when it failed) and its errors."""
-    status, out, errors = command_output("docker", *words)
+    status, out, errors = command_output("docker", *words, most_s=TIMEOUT_S)
     return (out if status == 0 or words[0] == "info" else ""), errors
 
 

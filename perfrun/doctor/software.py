@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 
 from perfrun.doctor.check import Check, install_command, presence
+from perfrun.probes.commands import command_output
 from perfrun.probes.sysfs import Sysfs
 from perfrun.summary.document import Environment
 
@@ -13,30 +13,11 @@ TIMEOUT_S = 20.0  # an engine that takes longer, even on a busy machine, starts 
 _FRAMEWORKS = ("torch", "tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "jax")
 
 
-def command_output(*command: str) -> tuple[int | None, str, str]:
-    """Run a command and return its status (None when it did not end), output and errors."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return None, "", f"no answer in {TIMEOUT_S:g} s"
-    except OSError as error:
-        return None, "", f"{command[0]} cannot be started: {error.strerror}"
-    return done.returncode, done.stdout, done.stderr
-
-
 def git(sysfs: Sysfs) -> Check:
     """Check for git, and report its version."""
     version, value = None, "no command `git`"
     if shutil.which("git"):
-        status, out, errors = command_output("git", "--version")
+        status, out, errors = command_output("git", "--version", most_s=TIMEOUT_S)
         version = out.partition("version ")[2].strip() or None
         ended = f"`git --version` ended with status {status}"
         value = version or (errors if status is None else ended)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perfrun.errors import UsageError
-from perfrun.fleet.engines import engine_named
+from perfrun.errors import PerfrunError, UsageError
+from perfrun.fleet.engines import Engine, engine_named
 from perfrun.fleet.submissions import bring_in, engines_of, find_plan, look, missing_of, name_of
 from perfrun.fleet.submit import submit_shards
 from perfrun.options.parsers import CommandParser, nearest, parse_workspace, shown
@@ -17,8 +18,11 @@ from perfrun.reports.terminal import Terminal
 from perfrun.shards import standing, sweep_table
 from perfrun.shards.plan import Plan
 from perfrun.shards.status import ShardStatus
-from perfrun.shown import say, write_json, write_lines
+from perfrun.shards.telling import Teller
+from perfrun.shown import line, say, write_json, write_lines
 
+_LOOK_S = 15.0  # between two looks at what waits or runs
+_MOST_FAILURES = 40  # looks in a row at a cluster that does not answer: ten minutes
 _ABOUT = "Show what ran of a submission, what is missing, and what failed and why."
 _EPILOG = """\
 SUBMISSION is an id, a folder of a submission, or `last`, the newest one. Results that have come in
@@ -39,6 +43,7 @@ def fleet_parser() -> CommandParser:
     made.switch("--table", "print the results: a row a setting, a column a metric")
     about = "metric of --table (default: the first primary ones); may be given again"
     made.flag("--metric", "NAME", about, action="append", default=[])
+    made.switch("--wait", "go on until nothing waits or runs, and collect what comes")
     made.switch("--resubmit", "submit what has no result, as `perfrun submit --resume` does")
     made.switch("--cancel", "cancel what waits or runs")
     made.switch("--no_engine", "only read the files: do not ask the engine")
@@ -53,6 +58,8 @@ def fleet_command(argv: Sequence[str]) -> int:
     if given.format == "markdown" and not given.table:
         raise UsageError("--format=markdown: is of --table")
     asked = [name for name in ("table", "resubmit", "cancel") if getattr(given, name)]
+    if given.wait and (given.resubmit or given.cancel or given.no_engine):
+        raise UsageError("--wait: goes with --table, --format and --store only")
     if len(asked) > 1 or (given.no_engine and (given.resubmit or given.cancel)):
         also = asked[1] if len(asked) > 1 else "no_engine"
         raise UsageError(f"--{asked[0]}: does not go with --{also}; give one of them")
@@ -66,6 +73,8 @@ def fleet_command(argv: Sequence[str]) -> int:
         say(f"{plan.submission}: what waited or ran is cancelled")
     found = look(plan, engines)
     bring_in(plan, found, given.store)
+    if given.wait:
+        found = _wait(plan, engines, found, given.store)
     as_json = given.format == "json"
     if given.resubmit:
         engine = engine_named(plan.engine)
@@ -79,6 +88,30 @@ def fleet_command(argv: Sequence[str]) -> int:
     else:
         standing.show(plan, found, name_of(plan), as_json=as_json)
     return 1 if any(one.state.is_bad for one in found) else 0
+
+
+def _wait(
+    plan: Plan, engines: Sequence[Engine], found: tuple[ShardStatus, ...], store: str | None
+) -> tuple[ShardStatus, ...]:
+    """Look again until no shard is open, and say how each of them ends; return the last look."""
+    teller = Teller(plan, [one.shard.index for one in found if one.state.is_open])
+    failures = 0
+    while open_now := {one.shard.index for one in found if one.state.is_open}:
+        time.sleep(_LOOK_S)
+        try:
+            found = look(plan, engines)
+            failures = 0
+        except PerfrunError as error:  # a cluster that does not answer for a moment
+            failures += 1
+            if failures == _MOST_FAILURES:
+                raise
+            say(f"{line(str(error), 500)}; it is asked again")
+            continue
+        bring_in(plan, found, store)
+        for one in found:
+            if one.shard.index in open_now and not one.state.is_open:
+                teller.ended(one.shard.index)
+    return found
 
 
 def _check_metrics(

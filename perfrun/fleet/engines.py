@@ -85,6 +85,23 @@ class Engine(Protocol):
         """Cancel what waits or runs of these shards. Raises PerfrunError."""
 
 
+class Staying:
+    """The engines that run their shards themselves: nothing goes on without them."""
+
+    stays = True
+
+    def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
+        """Return nothing: the files of the shards say all."""
+        return {}
+
+    def cancel(self, plan: Plan, indices: Sequence[int]) -> None:  # noqa: ARG002
+        """Raise UsageError: what it runs ends with the command that runs it."""
+        raise UsageError(
+            f"--cancel: what --engine={plan.engine} runs ends with its `perfrun submit`: press "
+            "Ctrl-C there"
+        )
+
+
 @runtime_checkable
 class OnNodes(Protocol):
     """An engine that can have a shard run on the node that it names; `--per_node` needs that."""
@@ -99,6 +116,17 @@ class Previewing(Protocol):
 
     def preview(self, plan: Plan, indices: Sequence[int], options: Options) -> Mapping[str, Any]:
         """Return the document that its scheduler takes. Raises UsageError."""
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """An engine at whose places results wait until somebody takes them."""
+
+    def gather(self, plan: Plan) -> None:
+        """Bring what waits into attempts of the shards; what cannot come is said, and waits.
+
+        Raises PerfrunError when the engine cannot be asked.
+        """
 
 
 def engine_named(name: str) -> Engine:

@@ -1,8 +1,9 @@
 """The engine `kubernetes`: the shards of a submission as pods of Indexed Jobs.
 
-The workspace lies on a volume that this machine and the pods see. Jobs are applied with the
-official client, or written as files for `kubectl apply`. All Jobs and pods of a submission are
-asked for together; what the server says is data, and only its states are used.
+The workspace lies on a volume that this machine and the pods see, or the pods get the plan from
+Secrets and keep their results until they are taken (`perfrun.fleet.kubernetes_results`). Jobs are
+applied with the official client, or written as files for `kubectl apply`. All Jobs and pods of a
+submission are asked for together; what the server says is data.
 """
 
 from __future__ import annotations
@@ -18,20 +19,36 @@ import msgspec
 from msgspec import Meta, Struct
 
 from perfrun.durable import make_folder, sync_names
-from perfrun.errors import UsageError, WorkspaceError
+from perfrun.errors import PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.engines import Options
 from perfrun.fleet.kubernetes_client import Client, Job, Pod, require_client
-from perfrun.fleet.kubernetes_flags import FLAGS, parse_settings
-from perfrun.fleet.kubernetes_job import LABEL, Manifest, PodSettings, manifests, submission_label
-from perfrun.shards.places import engine_folder
+from perfrun.fleet.kubernetes_flags import FLAGS, NAME, parse_settings
+from perfrun.fleet.kubernetes_job import (
+    LABEL,
+    Manifest,
+    PodSettings,
+    manifests,
+    plan_secrets,
+    submission_label,
+)
+from perfrun.fleet.kubernetes_results import (
+    ShardPod,
+    note_released,
+    note_submitted,
+    take,
+    to_release,
+)
+from perfrun.fleet.transfer import limits_of, packed_plan
+from perfrun.shards.places import ShardPlace, engine_folder
 from perfrun.shards.plan import Plan, ShardState
-from perfrun.shown import line
+from perfrun.shown import line, say
 from perfrun.summary.result_folder import write_whole
 from perfrun.untrusted import Folder, Refused
 
 JOBS = "kubernetes-jobs.json"
 _MOST_BYTES = 64 * 2**20
 _INDEX = "batch.kubernetes.io/job-completion-index"
+_ALIVE = ("Pending", "Running")
 _JOB_NAME = "batch.kubernetes.io/job-name"
 
 
@@ -43,6 +60,7 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
     context: Annotated[str, Meta(max_length=1000)]
     applied: bool  # False: written for kubectl
     shards: Annotated[list[Annotated[int, Meta(ge=0, lt=100_000)]], Meta(max_length=100_000)]
+    keeps: bool = False  # pods keep their results: there is no claim
 
 
 class KubernetesEngine:
@@ -66,17 +84,45 @@ class KubernetesEngine:
         """Apply the Jobs of these shards, or write them. Raises PerfrunError."""
         settings = parse_settings(options)
         known = _records(plan)
-        made = manifests(plan, indices, settings, len(known))
+        parts = [] if settings.claim else list(packed_plan(plan))
+        made = manifests(plan, indices, settings, len(known), len(parts))
+        if not settings.claim:
+            note_submitted(plan, indices)
+        secrets = {job["metadata"]["name"]: plan_secrets(job, parts) for job, _ in made}
         target = options.get("manifests")
         if target:
             _remember(plan, known, made, settings)
-            _write(Path(target), [manifest for manifest, _ in made])
+            every = [one for job, _ in made for one in (*secrets[job["metadata"]["name"]], job)]
+            _write(Path(target), every)
+        else:
+            client = Client(settings.context, settings.namespace)
+            settings = replace(settings, namespace=client.namespace)
+            # The names are on disk before the Jobs are made: no Job is one that nobody knows.
+            _remember(plan, known, made, settings, applied=True)
+            for job, _ in made:
+                client.create(job, secrets[job["metadata"]["name"]])
+        if not settings.claim:
+            say("results wait in their pods until `perfrun fleet --wait` takes them")
+
+    def gather(self, plan: Plan) -> None:
+        """Bring the results here that wait in pods. Raises PerfrunError."""
+        keeping = [one for one in _records(plan) if one.keeps]
+        left = to_release(plan, sorted({at for one in keeping for at in one.shards}))
+        if not left:
             return
-        client = Client(settings.context, settings.namespace)
-        # The names are on disk before the Jobs are made: no Job is one that nobody knows.
-        _remember(plan, known, made, replace(settings, namespace=client.namespace), applied=True)
-        for manifest, _ in made:
-            client.create(manifest)
+        limits = limits_of(plan.options if plan.engine == "kubernetes" else {})
+        held: set[int] = set()
+        try:
+            for client, own in _clusters(keeping):
+                pods = _of_shards(client.pods(f"{LABEL}={submission_label(plan)}"), own)
+                take(plan, client, pods, limits, say)
+                held |= {one.shard for one in pods if one.pod.status.phase in _ALIVE}
+        except PerfrunError as error:
+            if not all(_is_here(plan, at) for at in left):
+                raise
+            say(f"{line(str(error), 500)}; all results are here")
+            return
+        note_released(plan, sorted(at for at in left - held if _is_here(plan, at)))
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:
         """Return the states of the shards that the server knows: two questions to each cluster."""
@@ -88,13 +134,15 @@ class KubernetesEngine:
 
     def cancel(self, plan: Plan, indices: Sequence[int]) -> None:
         """Delete the Jobs of these shards. Raises PerfrunError."""
-        chosen, kept = set(indices), []
+        chosen, cancelled, kept = set(indices), set[int](), []
         for client, name, states in _asked(plan):
             own = {index for index, state in states.items() if state.is_open}
             if own and own <= chosen:
                 client.delete(name)
+                cancelled |= own
             elif own & chosen:
                 kept.append(name)
+        note_released(plan, sorted(cancelled))
         if kept:
             raise UsageError(
                 f"Job {kept[0]} also has shards that are not to be cancelled; Kubernetes ends a "
@@ -115,6 +163,22 @@ def _asked(plan: Plan) -> list[tuple[Client, str, dict[int, ShardState]]]:
     records = _records(plan)
     selector = f"{LABEL}={submission_label(plan)}"
     found: dict[str, tuple[Client, str, dict[int, ShardState]]] = {}
+    for client, own in _clusters(records):
+        jobs = {job.metadata.name: job for job in client.jobs(selector)}
+        phases = _phases(client.pods(selector))
+        for one in own:
+            if one.name in jobs:
+                states = states_of(one.shards, jobs[one.name], phases.get(one.name, {}))
+                found[one.name] = client, one.name, dict(states)
+    return [found[one.name] for one in records if one.name in found]
+
+
+def _is_here(plan: Plan, index: int) -> bool:
+    return ShardPlace(plan, index).counted() is not None
+
+
+def _clusters(records: Sequence[_Record]) -> Iterator[tuple[Client, list[_Record]]]:
+    """Yield each cluster and namespace that has had Jobs, with these. Raises UsageError."""
     for place in dict.fromkeys((one.context, one.namespace) for one in records):
         own = [one for one in records if (one.context, one.namespace) == place]
         try:
@@ -123,13 +187,19 @@ def _asked(plan: Plan) -> list[tuple[Client, str, dict[int, ShardState]]]:
             if any(one.applied for one in own):
                 raise
             continue  # kubectl may know the cluster on another machine
-        jobs = {job.metadata.name: job for job in client.jobs(selector)}
-        phases = _phases(client.pods(selector))
-        for one in own:
-            if one.name in jobs:
-                states = states_of(one.shards, jobs[one.name], phases.get(one.name, {}))
-                found[one.name] = client, one.name, dict(states)
-    return [found[one.name] for one in records if one.name in found]
+        yield client, own
+
+
+def _of_shards(pods: Sequence[Pod], records: Sequence[_Record]) -> list[ShardPod]:
+    """Return the pods that run shards of these Jobs, and whose names are such."""
+    shards = {one.name: one.shards for one in records}
+    found = []
+    for pod in pods:
+        job, index = _job_and_index(pod)
+        own = shards.get(job, [])
+        if 0 <= index < len(own) and re.fullmatch(NAME, pod.metadata.name):
+            found.append(ShardPod(shard=own[index], pod=pod))
+    return found
 
 
 def states_of(
@@ -169,11 +239,17 @@ def _phases(pods: Sequence[Pod]) -> dict[str, dict[int, str]]:
     """Return the phases of pods that have not ended, by Job and index."""
     found: dict[str, dict[int, str]] = {}
     for pod in pods:
-        labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
-        index, job = notes.get(_INDEX, labels.get(_INDEX, "")), labels.get(_JOB_NAME, "")
-        if re.fullmatch(r"[0-9]{1,9}", index) and pod.status.phase in ("Pending", "Running"):
-            found.setdefault(job, {})[int(index)] = pod.status.phase
+        job, index = _job_and_index(pod)
+        if index >= 0 and pod.status.phase in _ALIVE:
+            found.setdefault(job, {})[index] = pod.status.phase
     return found
+
+
+def _job_and_index(pod: Pod) -> tuple[str, int]:
+    """Return the Job of a pod, and its index there; -1 for what is no index."""
+    labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
+    index = notes.get(_INDEX, labels.get(_INDEX, ""))
+    return labels.get(_JOB_NAME, ""), int(index) if re.fullmatch(r"[0-9]{1,9}", index) else -1
 
 
 def _records(plan: Plan) -> list[_Record]:
@@ -203,6 +279,7 @@ def _remember(
             context=settings.context,
             applied=applied,
             shards=list(shards),
+            keeps=not settings.claim,
         )
         for manifest, shards in made
     ]

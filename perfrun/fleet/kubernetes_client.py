@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perfrun.errors import PerfrunError, UsageError, WorkspaceError
+from perfrun.fleet.kubernetes_exec import PodCommand, start
 from perfrun.fleet.kubernetes_job import Manifest
 from perfrun.shown import line
 
@@ -52,17 +54,75 @@ class Job(Struct, frozen=True):
     status: JobStatus = JobStatus()
 
 
+class Terminated(Struct, frozen=True):
+    """The end of a container."""
+
+    exitCode: int | None = None  # noqa: N815 - the server's name
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerState(Struct, frozen=True):
+    """The state of a container."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    """A container of a pod."""
+
+    name: str = ""
+    state: ContainerState | None = None
+
+
 class PodStatus(Struct, frozen=True):
-    """The state of a pod: Pending, Running, Succeeded, Failed."""
+    """The state of a pod: Pending, Running, Succeeded, Failed, and why."""
 
     phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    conditions: list[Condition] | None = None
+    containerStatuses: list[ContainerStatus] | None = None  # noqa: N815 - the server's name
+
+
+class PodSpec(Struct, frozen=True):
+    """The node of a pod."""
+
+    nodeName: str | None = None  # noqa: N815 - the server's name
 
 
 class Pod(Struct, frozen=True):
     """A pod, as far as it is used."""
 
     metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """True when its probe has found it ready: its result waits."""
+        return self.status.phase == "Running" and self._has("Ready")
+
+    @property
+    def was_disrupted(self) -> bool:
+        """True when it was evicted, preempted, or its node went away."""
+        return self._has("DisruptionTarget")
+
+    @property
+    def failure(self) -> str:
+        """The reason of its failure in words, as the cluster or the last line of its log says."""
+        for one in self.status.containerStatuses or ():
+            end = one.state.terminated if one.state else None
+            if end is not None:
+                said = (end.message or "").strip().splitlines()
+                last = said[-1].removeprefix("perfrun: ") if said else ""
+                return last or f"{end.reason or 'ended'}, exit status {end.exitCode}"
+        return ": ".join(filter(None, (self.status.reason, self.status.message))) or "failed"
+
+    def _has(self, kind: str) -> bool:
+        return any(
+            one.type == kind and one.status == "True" for one in self.status.conditions or ()
+        )
 
 
 def _configured(config: Any, context: str) -> str:
@@ -106,14 +166,62 @@ class Client:
         self.namespace: str = namespace or own
         self._jobs, self._pods = client.BatchV1Api(), client.CoreV1Api()
 
-    def create(self, manifest: Manifest) -> None:
-        """Make a Job. Raises WorkspaceError."""
+    def create(self, manifest: Manifest, secrets: Sequence[Manifest] = ()) -> None:
+        """Make a Job, and before it the Secrets that it owns then. Raises WorkspaceError."""
         name = manifest["metadata"]["name"]
+        for secret in secrets:
+            _asked(
+                f"Secret {secret['metadata']['name']}: was not accepted",
+                lambda secret=secret: self._pods.create_namespaced_secret(  # type: ignore[misc]
+                    self.namespace, secret, _request_timeout=_REQUEST_S
+                ),
+            )
+        try:
+            made = _asked(
+                f"Job {name}: was not accepted",
+                lambda: self._jobs.create_namespaced_job(
+                    self.namespace, manifest, _request_timeout=_REQUEST_S
+                ),
+            )
+        except PerfrunError:
+            self._delete_secrets(secrets)
+            raise
+        for secret in secrets:
+            self._own(secret, name, str(made.metadata.uid))
+
+    def _own(self, secret: Manifest, job: str, uid: str) -> None:
+        """Have the cluster delete a Secret with its Job. Raises WorkspaceError."""
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid}
+        name = secret["metadata"]["name"]
         _asked(
-            f"Job {name}: was not accepted",
-            lambda: self._jobs.create_namespaced_job(
-                self.namespace, manifest, _request_timeout=_REQUEST_S
+            f"Secret {name}: cannot be given to its Job",
+            lambda: self._pods.patch_namespaced_secret(
+                name,
+                self.namespace,
+                {"metadata": {"ownerReferences": [owner]}},
+                _request_timeout=_REQUEST_S,
             ),
+        )
+
+    def _delete_secrets(self, secrets: Sequence[Manifest]) -> None:
+        for secret in secrets:
+            with contextlib.suppress(PerfrunError):  # what was not made cannot be deleted
+                _asked(
+                    "",
+                    lambda secret=secret: self._pods.delete_namespaced_secret(  # type: ignore[misc]
+                        secret["metadata"]["name"], self.namespace, _request_timeout=_REQUEST_S
+                    ),
+                )
+
+    def command(self, pod: str, container: str, words: Sequence[str], most_s: float) -> PodCommand:
+        """Start a command in a container of a pod. Raises WorkspaceError."""
+        from kubernetes import client
+
+        # The client's stream changes the client that it is given while it connects.
+        own = client.CoreV1Api(client.ApiClient(self._pods.api_client.configuration))
+        return _asked(
+            f"pod {pod}: no command can be started there",
+            lambda: start(own, self.namespace, pod, container, words, most_s),
         )
 
     def delete(self, name: str) -> None:

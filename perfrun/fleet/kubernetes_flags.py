@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from perfrun.errors import UsageError
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.fleet.kubernetes_job import PodSettings, Toleration
+from perfrun.fleet.transfer import LIMIT_FLAGS, limits_of
 from perfrun.options.containment import parse_size
 from perfrun.options.parsers import parse_duration, parse_whole
 from perfrun.shown import line
 
-_NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
-_LABEL_KEY = rf"(?:{_NAME}/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?"
+NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
+_LABEL_KEY = rf"(?:{NAME}/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?"
 _LABEL_VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -22,8 +23,15 @@ FLAGS = (
     EngineFlag(
         name="claim",
         metavar="NAME[:PATH]",
-        text="PersistentVolumeClaim that holds the workspace, and its path in there",
+        text="PersistentVolumeClaim that holds the workspace, and its path in there; without it, "
+        "pods keep their results until they are collected",
     ),
+    EngineFlag(
+        name="keep_results",
+        metavar="TIME",
+        text="how long a pod without --claim keeps its result (1d)",
+    ),
+    *LIMIT_FLAGS,
     EngineFlag(
         name="pod_image",
         metavar="IMAGE",
@@ -63,19 +71,22 @@ FLAGS = (
 def parse_settings(options: Options) -> PodSettings:
     """Return the checked flags. Raises UsageError."""
     claim, _, path = options.get("claim", "").partition(":")
-    if not claim:
-        raise UsageError(
-            "--claim: name the PersistentVolumeClaim that holds the workspace "
-            "(--claim=NAME, or --claim=NAME:PATH of the workspace in its volume)"
-        )
+    keep_s = _seconds(options, "keep_results")
+    limits_of(options)
+    if options.get("claim"):
+        claim = _matching(claim, "--claim", NAME, "the name of a PersistentVolumeClaim")
+        for flag in ("keep_results", *(flag.name for flag in LIMIT_FLAGS)):
+            if options.get(flag):
+                raise UsageError(f"--{flag}: is for pods without --claim, which keep their results")
     if path.startswith("/") or ".." in path.split("/"):
         raise UsageError(
             f"--claim={line(options['claim'])}: PATH is inside the volume, as team/nightly"
         )
     gpus, _, resource = options.get("pod_gpus", "").partition(":")
     return PodSettings(
-        claim=_matching(claim, "--claim", _NAME, "the name of a PersistentVolumeClaim"),
+        claim=claim,
         claim_path=path,
+        keep_s=PodSettings.keep_s if keep_s is None else keep_s,
         image=_matching(
             options.get("pod_image", ""), "--pod_image", r"\S{0,500}", "the name of an image"
         ),
@@ -104,7 +115,7 @@ def parse_settings(options: Options) -> PodSettings:
 
 def _name(options: Options, flag: str) -> str:
     text = options.get(flag, "")
-    return _matching(text, f"--{flag}", _NAME, "a name of Kubernetes") if text else ""
+    return _matching(text, f"--{flag}", NAME, "a name of Kubernetes") if text else ""
 
 
 def _matching(text: str, flag: str, pattern: str, what: str) -> str:

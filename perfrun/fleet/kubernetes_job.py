@@ -9,6 +9,7 @@ failure policy).
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,9 @@ from typing import Any
 from perfrun.errors import UsageError
 from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.index_ranges import index_ranges
+from perfrun.fleet.keeping import NOT_TAKEN, READY_PORT
 from perfrun.fleet.shard_command import BENCHMARK_FAILED
+from perfrun.fleet.transfer import PART
 from perfrun.shards.plan import Plan, Shard
 
 CONTAINER = "shard"
@@ -29,6 +32,8 @@ ROLE = {"perfrun/role": "benchmark"}  # of the pods that must be alone on a node
 WRONG_PLAN = 2  # exit status of a usage error: it is wrong on every machine
 _MOST_PARALLEL = 10_000  # pods of a Job that counts failures by index
 _KEPT_S = 7 * 24 * 3600  # how long the cluster keeps a Job that has ended
+_PARTS = "/submission"  # of the plan, in a pod without a claim
+_PROBE_S = 10
 _GRACE_S = 60  # in which an interrupted shard writes what it has measured
 _IMAGE = "--image="
 # What the entry point of perfrun's images needs to become the owner of the results, and to make
@@ -51,7 +56,7 @@ class Toleration:
 class PodSettings:
     """The flags of the engine, checked; sizes are in bytes, times in seconds."""
 
-    claim: str  # of the volume that holds the workspace
+    claim: str = ""  # of the volume that holds the workspace; empty: each pod has its own
     claim_path: str = ""  # of the workspace in that volume
     image: str = ""  # of shards whose environment names none
     namespace: str = ""  # empty: that of the context
@@ -65,6 +70,7 @@ class PodSettings:
     tolerations: tuple[Toleration, ...] = ()
     shares_nodes: bool = False
     parallelism: int | None = None
+    keep_s: int = 24 * 3600  # for a result to be taken from its pod, without a claim
     retries: int = 2  # of a shard, after failures of machines
     walltime_s: int | None = None  # of one attempt
     deadline_s: int | None = None  # of the whole Job
@@ -75,12 +81,13 @@ class PodSettings:
 
 
 def manifests(
-    plan: Plan, indices: Sequence[int], settings: PodSettings, number: int
+    plan: Plan, indices: Sequence[int], settings: PodSettings, number: int, parts: int = 1
 ) -> tuple[tuple[Manifest, tuple[int, ...]], ...]:
     """Return Jobs, each with its shards in the order of its indices.
 
     Every round is in an order of its own, which `perfrun shard --among` finds in the same way.
-    `number` counts the Jobs before these. Raises UsageError for a shard without an image.
+    `number` counts the Jobs before these, `parts` the Secrets of the plan. Raises UsageError for a
+    shard without an image.
     """
     by_image: dict[str, list[int]] = {}
     for index in sorted(indices):
@@ -93,7 +100,7 @@ def manifests(
             )
         by_image.setdefault(image, []).append(index)
     return tuple(
-        (job(plan, own, image, settings, number + at), tuple(shuffled(plan, own)))
+        (job(plan, own, image, settings, number + at, parts), tuple(shuffled(plan, own)))
         for at, (image, own) in enumerate(by_image.items())
     )
 
@@ -109,11 +116,53 @@ def submission_label(plan: Plan) -> str:
     return f"{_slug(plan.suite, 40)}-{hashlib.sha256(plan.submission.encode()).hexdigest()[:12]}"
 
 
+def plan_secrets(job: Manifest, parts: Sequence[bytes]) -> list[Manifest]:
+    """Return the Secrets from which the pods of a Job get the plan and its code.
+
+    They are Secrets because addresses of repositories can have passwords.
+    """
+    metadata = job["metadata"]
+    common = {key: metadata[key] for key in ("namespace",) if key in metadata}
+    common["labels"] = {**APP, LABEL: metadata["labels"][LABEL]}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, **common},
+            "type": "Opaque",
+            "immutable": True,
+            "data": {f"{PART}{at:03d}": base64.b64encode(part).decode()},
+        }
+        for at, (part, name) in enumerate(
+            zip(parts, _secret_names(metadata["name"], len(parts)), strict=True)
+        )
+    ]
+
+
+def _secret_names(job: str, parts: int) -> list[str]:
+    return [f"{job}-plan-{at}" for at in range(parts)]
+
+
+def folder_in_pod(plan: Plan) -> str:
+    """Return the folder of the submission in a pod."""
+    return f"{MOUNT}/{plan.folder.relative_to(plan.workspace)}"
+
+
 def job(
-    plan: Plan, indices: Sequence[int], image: str, settings: PodSettings, number: int
+    plan: Plan,
+    indices: Sequence[int],
+    image: str,
+    settings: PodSettings,
+    number: int,
+    parts: int,
 ) -> Manifest:
     """Return the Job that runs these shards in this image."""
     label = submission_label(plan)
+    # A pod's name has the index and five letters more, within 63 characters.
+    name = f"perfrun-{_slug(plan.suite, 16)}-{label[-12:]}-{number}"
+    pod = _pod(plan, indices, image, settings)
+    if not settings.claim:
+        _keep(pod, settings, _secret_names(name, parts))
     labels = {**APP, **ROLE, LABEL: label}
     parallel = min(len(indices), settings.parallelism or _MOST_PARALLEL, _MOST_PARALLEL)
     spec: Manifest = {
@@ -124,14 +173,13 @@ def job(
         "podReplacementPolicy": "Failed",  # never two pods of one shard
         "ttlSecondsAfterFinished": _KEPT_S,
         "podFailurePolicy": {"rules": _failure_rules()},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(plan, indices, image, settings)},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
     }
     if settings.deadline_s:
         spec["activeDeadlineSeconds"] = settings.deadline_s
     queue = {"kueue.x-k8s.io/queue-name": settings.queue} if settings.queue else {}
     metadata: Manifest = {
-        # A pod's name has the index and five letters more, within 63 characters.
-        "name": f"perfrun-{_slug(plan.suite, 16)}-{label[-12:]}-{number}",
+        "name": name,
         "labels": {**labels, **queue},
         "annotations": {
             "perfrun/submission": plan.submission,
@@ -155,16 +203,15 @@ def _failure_rules() -> list[Manifest]:
             "onExitCodes": {
                 "containerName": CONTAINER,
                 "operator": "In",
-                "values": [BENCHMARK_FAILED, WRONG_PLAN],
+                "values": [BENCHMARK_FAILED, WRONG_PLAN, NOT_TAKEN],
             },
         },
     ]
 
 
 def _pod(plan: Plan, indices: Sequence[int], image: str, settings: PodSettings) -> Manifest:
-    folder = f"{MOUNT}/{plan.folder.relative_to(plan.workspace)}"
     # Kubernetes puts the index in, without a shell.
-    words = ["perfrun", "shard", "--in_image", f"--among={index_ranges(indices)}", folder]
+    words = ["perfrun", "shard", "--in_image", f"--among={index_ranges(indices)}"]
     mounts: list[Manifest] = [
         {"name": "results", "mountPath": MOUNT},
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - of the pod alone
@@ -175,7 +222,7 @@ def _pod(plan: Plan, indices: Sequence[int], image: str, settings: PodSettings) 
     container: Manifest = {
         "name": CONTAINER,
         "image": image,
-        "command": [*words, "$(JOB_COMPLETION_INDEX)"],
+        "command": [*words, folder_in_pod(plan), "$(JOB_COMPLETION_INDEX)"],
         "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - as above
         "resources": _resources(settings),
         "volumeMounts": mounts,
@@ -193,7 +240,7 @@ def _pod(plan: Plan, indices: Sequence[int], image: str, settings: PodSettings) 
         "securityContext": _security(settings),
         "containers": [container],
         "volumes": [
-            {"name": "results", "persistentVolumeClaim": {"claimName": settings.claim}},
+            {"name": "results", **_results_volume(settings)},
             {"name": "shm", "emptyDir": shm},
             {"name": "scratch", "emptyDir": {}},
         ],
@@ -211,6 +258,30 @@ def _pod(plan: Plan, indices: Sequence[int], image: str, settings: PodSettings) 
     if settings.pull_secret:
         pod["imagePullSecrets"] = [{"name": settings.pull_secret}]
     return pod
+
+
+def _results_volume(settings: PodSettings) -> Manifest:
+    if settings.claim:
+        return {"persistentVolumeClaim": {"claimName": settings.claim}}
+    return {"emptyDir": {}}
+
+
+def _keep(pod: Manifest, settings: PodSettings, secrets: Sequence[str]) -> None:
+    """Have a pod get the plan from Secrets, and keep its result until it has been taken."""
+    (container,) = pod["containers"]
+    keep = [f"--unpack={_PARTS}", f"--keep={settings.keep_s}s"]
+    if settings.walltime_s:
+        keep.append(f"--walltime={settings.walltime_s}s")
+        # The whole pod may live longer than the attempt: it keeps the result then.
+        pod["activeDeadlineSeconds"] = settings.walltime_s + settings.keep_s + _GRACE_S
+    container["command"][2:2] = keep
+    # Ready means: a result waits. A probe opens a connection, and starts nothing in the pod.
+    container["readinessProbe"] = {"tcpSocket": {"port": READY_PORT}, "periodSeconds": _PROBE_S}
+    # So that the last lines of a failed pod say why, where a list of pods shows them.
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    container["volumeMounts"].append({"name": "plan", "mountPath": _PARTS, "readOnly": True})
+    sources = [{"secret": {"name": name}} for name in secrets]
+    pod["volumes"].append({"name": "plan", "projected": {"defaultMode": 0o440, "sources": sources}})
 
 
 def _resources(settings: PodSettings) -> Manifest:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import BinaryIO
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
-from perfrun.fleet.engines import EngineFlag, Options, shard_words
+from perfrun.fleet.engines import EngineFlag, Options, Staying, shard_words
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
 from perfrun.options.parsers import parse_whole
 from perfrun.run.interruption import taking_signals
 from perfrun.shards.places import ShardPlace
-from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.plan import Plan
 from perfrun.shards.telling import Teller
 
 _LOOK_S = 0.2
@@ -23,7 +23,7 @@ _MOST_JOBS = 256
 _GRACE_S = 30.0  # for a run to end its trial and to write what it has
 
 
-class Local:
+class Local(Staying):
     """Runs shards here, `--jobs` at a time: one, unless the user wants benchmarks side by side."""
 
     flags = (
@@ -33,7 +33,6 @@ class Local:
             text="shards at a time (default 1: benchmarks that share a machine disturb each other)",
         ),
     )
-    stays = True
 
     def check(self, options: Options) -> None:
         """Refuse wrong options. Raises UsageError."""
@@ -47,14 +46,6 @@ class Local:
             order = shuffled(plan, indices)
             # There is no other machine to which the shards could go.
             Dispatch(slots, order, teller.note, teller.ended, gives_up=False).run(interruption)
-
-    def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
-        """Return nothing: the files of the shards say all."""
-        return {}
-
-    def cancel(self, plan: Plan, indices: Sequence[int]) -> None:  # noqa: ARG002
-        """Raise UsageError: what runs here ends with the command that runs it."""
-        raise UsageError("--cancel: what runs here ends with its `perfrun submit`: press Ctrl-C")
 
 
 class LocalSlot:

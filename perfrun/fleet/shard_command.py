@@ -2,8 +2,9 @@
 
 Its exit status is for engines: 0 the shard has a result; 1 it has one, and the benchmark failed;
 2 the plan or the command line is wrong, on every machine; 69 this machine could not measure it, as
-another may; 75 another process works on the shard; 130 it was interrupted, as by a preemption; 3 is
-an internal error. A process that was killed has none of them, and its attempt no end.
+another may; 74 nobody took the result that `--keep` kept; 75 another process works on the shard;
+130 it was interrupted, as by a preemption; 3 is an internal error. A process that was killed has
+none of them, and its attempt no end.
 """
 
 from __future__ import annotations
@@ -23,11 +24,17 @@ from pathlib import Path
 from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.index_ranges import parse_index_ranges
-from perfrun.fleet.transfer import receive_plan, send_results
+from perfrun.fleet.keeping import (
+    NOT_TAKEN,
+    mark_taken,
+    wait_for_acknowledgement,
+    wait_until_taken,
+)
+from perfrun.fleet.transfer import Limits, parse_limits, receive_plan, send_results, unpack_plan
 from perfrun.locks import FileLock
 from perfrun.options.command_line import parse
 from perfrun.options.containment import COMPANIONS
-from perfrun.options.parsers import CommandParser, parse_whole
+from perfrun.options.parsers import CommandParser, parse_duration, parse_whole
 from perfrun.options.plan import RunPlan
 from perfrun.reports.terminal import Terminal
 from perfrun.run.digest import sha256_of
@@ -56,7 +63,8 @@ PLAN is the folder of a submission, WORKSPACE/submissions/ID. Nothing is run aga
 result.
 
 Exit status: 0 it has a result, 1 it has one and the benchmark failed, 2 the plan is wrong,
-69 this machine could not measure it, 75 another process works on it, 130 interrupted.
+69 this machine could not measure it, 74 nobody took what --keep kept, 75 another process works on
+it, 130 interrupted.
 """
 
 
@@ -76,6 +84,13 @@ def shard_parser() -> CommandParser:
     made.flag("--alone", "DIR", alone)
     made.switch("--receive", "put the submission that comes on standard input into PLAN")
     made.switch("--send", "write the results of the shard to standard output, as tar")
+    made.switch("--acknowledged", "with --send: wait for the line `taken`, and let --keep end")
+    made.flag("--largest_file", "SIZE", "with --send: leave larger files out (4g)")
+    made.flag("--largest_results", "SIZE", "with --send: the most in all (32g)")
+    made.flag("--unpack", "DIR", "first put the submission that the files in DIR hold into PLAN")
+    made.flag("--keep", "TIME", "keep the result so long, until it has been taken")
+    made.switch("--taken", "let the process end that keeps the result of the shard")
+    made.flag("--walltime", "TIME", "interrupt the shard after so long")
     return made
 
 
@@ -85,6 +100,8 @@ def shard_command(argv: Sequence[str]) -> int:
     if given.receive:
         receive_plan(Path(os.path.abspath(given.plan)), sys.stdin.buffer)  # noqa: PTH100
         return 0
+    if given.unpack:
+        unpack_plan(Path(os.path.abspath(given.plan)), Path(given.unpack))  # noqa: PTH100
     screen = Terminal(sys.stdout, sys.stderr, quiet=False)
     try:
         return _with_plan(given, read_plan(Path(given.plan)), screen)
@@ -108,7 +125,13 @@ def _with_plan(given: Namespace, plan: Plan, screen: Terminal) -> int:
         had = f"INDEX={index}: " if index is not None else "INDEX is missing: "
         raise UsageError(f"{had}{plan.path} has the shards 0 to {len(plan.shards) - 1}")
     if given.send:
-        return _send(ShardPlace(plan, index))
+        limits = parse_limits(given.largest_file, given.largest_results)
+        return _send(ShardPlace(plan, index), limits, is_kept=given.acknowledged)
+    if given.taken:
+        mark_taken(ShardPlace(plan, index))
+        return 0
+    keep_s = parse_duration(given.keep, "--keep")
+    walltime_s = parse_duration(given.walltime, "--walltime")
     if given.until_stdin_closes:
         _end_with_stdin()
     shard = plan.shards[index]
@@ -118,7 +141,35 @@ def _with_plan(given: Namespace, plan: Plan, screen: Terminal) -> int:
         if not is_alone:
             screen.problem(f"shard {index}: another shard runs on this machine")
             return BUSY
-        return run_shard(plan, shard, screen)
+        with _ended_after(walltime_s, index, screen):
+            status = run_shard(plan, shard, screen)
+    if keep_s is None or status not in (RAN, BENCHMARK_FAILED):
+        return status
+    screen.note(f"shard {index} waits until its result is taken")
+    missed = wait_until_taken(ShardPlace(plan, index), keep_s)
+    if missed == NOT_TAKEN:
+        screen.problem(f"shard {index}: nobody took its result in time, and it is gone")
+    return missed or status
+
+
+@contextlib.contextmanager
+def _ended_after(most_s: float | None, index: int, screen: Terminal) -> Iterator[None]:
+    """Have this process interrupted, as by SIGTERM, when something takes longer."""
+    if most_s is None:
+        yield
+        return
+
+    def end() -> None:
+        screen.problem(f"shard {index}: took longer than --walltime")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    timer = threading.Timer(most_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _among(plan: Plan, ranges: str, number: int) -> int:
@@ -131,15 +182,17 @@ def _among(plan: Plan, ranges: str, number: int) -> int:
     return shuffled(plan, among)[number]
 
 
-def _send(place: ShardPlace) -> int:
+def _send(place: ShardPlace, limits: Limits, *, is_kept: bool) -> int:
     attempt = place.counted() or next(iter(reversed(place.attempts())), None)
     if attempt is None or attempt.ended is None:
         raise UsageError(f"{place.folder}: no attempt has ended")
     try:
-        send_results(attempt, as_is(sys.stdout).buffer)
+        send_results(attempt, as_is(sys.stdout).buffer, limits)
         sys.stdout.flush()
     except OSError as error:
         raise WorkspaceError(f"{attempt.folder}: cannot be sent: {error}") from None
+    if is_kept and not wait_for_acknowledgement(place):
+        raise WorkspaceError(f"{attempt.folder}: was sent, and nobody says that it came")
     return 0
 
 
@@ -178,6 +231,8 @@ def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
         # Slurm's name of the node, which need not be the host's.
         attempt = place.claim(job, os.environ.get("SLURMD_NODENAME", ""))
         with Interruption().installed() as interruption:
+            if any(word.startswith("--git_repos=") for word in shard.words):
+                place.share_cache(attempt)
             ended = _attempt(plan, shard, attempt, screen, interruption)
             is_first = place.end(attempt, ended)
         place.tidy(attempt)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrun.errors import PerfrunError
+from perfrun.probes.commands import command_output
 from perfrun.shards.plan import ShardState
 from perfrun.shown import line
 from perfrun.text import redact
 
 ANSWER_LIMIT_S = 60.0  # for one question
+_NO_PROGRAM = 127  # a program that cannot be started is not asked again, as one that is silent is
 # A controller that is restarted answers nobody for a while, and knows all jobs afterwards.
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _NO_CONTROLLER = re.compile(
@@ -72,7 +73,7 @@ def answer(*words: str, patient: bool = True) -> str:
     """
     pauses = list(PAUSES_S if patient else ())
     while True:
-        status, said, why = _asked(words)
+        status, said, why = command_output(*words, most_s=ANSWER_LIMIT_S, unstarted=_NO_PROGRAM)
         if status == 0:
             return said
         is_away = status is None or is_no_controller(why)
@@ -192,22 +193,3 @@ def _user_name() -> str:
 def _whole(text: str) -> int | None:
     plain = text.strip()
     return int(plain) if re.fullmatch(r"\d{1,9}", plain, re.ASCII) else None
-
-
-def _asked(words: Sequence[str]) -> tuple[int | None, str, str]:
-    """Run a program; the status is None when it did not end."""
-    try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=ANSWER_LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return None, "", f"no answer in {ANSWER_LIMIT_S:g} s"
-    except OSError as error:
-        return 127, "", f"it cannot be started: {error.strerror}"
-    return done.returncode, done.stdout, done.stderr

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 import re
 import shlex
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -24,22 +25,29 @@ from typing import BinaryIO
 from perfrun import __version__
 from perfrun.errors import PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
-from perfrun.fleet.engines import EngineFlag, Options
+from perfrun.fleet.engines import EngineFlag, Options, Staying
 from perfrun.fleet.local import wait_for
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
-from perfrun.fleet.transfer import receive_results, send_plan
+from perfrun.fleet.transfer import (
+    LIMIT_FLAGS,
+    Limits,
+    limits_of,
+    receive_results,
+    send_plan,
+    with_result,
+)
 from perfrun.options.parsers import parse_shell_words, shown
 from perfrun.run.digest import sha256_of
 from perfrun.run.interruption import taking_signals
 from perfrun.shards.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
-from perfrun.shards.plan import Plan, ShardState
+from perfrun.shards.plan import Plan
 from perfrun.shards.telling import Teller
 from perfrun.shown import line
-from perfrun.summary.record import SUMMARY, BadSummary, read_content
 
 _NO_ANSWER = 255  # of the ssh client
 _ANSWER_S = 120.0  # for everything but a shard, its results and its code
-_RESULTS_S = 3600.0  # and the code
+_RESULTS_S = 3600.0  # and the code; large results get more
+_LEAST_BYTES_S = 4 * 2**20
 _MOST_HOSTS = 1000
 _MOST_HOSTS_BYTES = 1 << 20
 _LONGEST_REASON = 500
@@ -53,7 +61,7 @@ _SETTINGS = (
 )
 
 
-class Ssh:
+class Ssh(Staying):
     """Runs shards on hosts, by the ssh client."""
 
     flags = (
@@ -71,13 +79,14 @@ class Ssh:
             metavar="DIR",
             text="where submissions lie there (default .cache/perfrun/fleet, from home)",
         ),
+        *LIMIT_FLAGS,
     )
-    stays = True
 
     def check(self, options: Options) -> None:
         """Refuse wrong options. Raises UsageError."""
         _Connection.of(options, "any")
         _hosts(options)
+        limits_of(options)
 
     def nodes(self, options: Options) -> Sequence[str]:
         """Return the hosts. Raises UsageError."""
@@ -86,22 +95,15 @@ class Ssh:
     def submit(self, plan: Plan, indices: Sequence[int], options: Options) -> None:
         """Run shards until all have ended. Raises Interrupted, and PerfrunError."""
         teller = Teller(plan, indices)
-        slots = [Host(plan, name, _Connection.of(options, name)) for name in _hosts(options)]
+        limits = limits_of(options)
+        slots = [
+            Host(plan, name, _Connection.of(options, name), limits) for name in _hosts(options)
+        ]
         with taking_signals() as interruption:
             order = shuffled(plan, indices)
             bound = {index: plan.shards[index].node for index in indices}
             kinds = {index: plan.shards[index].environment for index in indices}
             Dispatch(slots, order, teller.note, teller.ended, bound, kinds).run(interruption)
-
-    def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
-        """Return nothing: the files of the shards say all."""
-        return {}
-
-    def cancel(self, plan: Plan, indices: Sequence[int]) -> None:  # noqa: ARG002
-        """Raise UsageError: what runs there ends with the command that runs it."""
-        raise UsageError(
-            "--cancel: what runs over ssh ends with its `perfrun submit`: press Ctrl-C"
-        )
 
 
 class _Connection:
@@ -144,10 +146,14 @@ class _Connection:
 class Host:
     """A host as a slot: it gets the submission once, and then a shard at a time."""
 
-    def __init__(self, plan: Plan, name: str, connection: _Connection) -> None:
+    def __init__(
+        self, plan: Plan, name: str, connection: _Connection, limits: Limits | None = None
+    ) -> None:
         self._plan, self.name, self._connection = plan, name, connection
+        self._limits = limits or Limits()
         self._folder = connection.folder(plan)
         self._is_ready = False
+        self._leaves_files = False  # of the last shard
 
     def run(self, index: int, stop: threading.Event) -> Answer:
         """Run a shard there, and bring its results here, into an attempt of their own."""
@@ -167,7 +173,7 @@ class Host:
             place.end(attempt, ended)
         if answer is Answer.ENDED and ended.how in WITH_RESULT:
             # Or else a shard that is run again would find the old result there.
-            self._remove(f"{self._folder}/shards/{place.folder.name}")
+            self._clear(place, attempt)
         return answer
 
     def _run(
@@ -235,39 +241,56 @@ class Host:
     def _fetch(self, index: int, attempt: Attempt, log: BinaryIO) -> tuple[Answer, Ended]:
         """Bring the results here. They are what the host says, until they are checked."""
         now = time.time()  # the attempt began by this clock, too
-        command = self._connection.perfrun("shard", self._folder, str(index), "--send")
+        words = ("shard", self._folder, str(index), "--send", *self._limits.words)
         try:
             with (
                 _limited(
                     subprocess.Popen(
-                        command,
+                        self._connection.perfrun(*words),
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,
                         stderr=log,
                         start_new_session=True,
-                    )
+                    ),
+                    _RESULTS_S + self._limits.results / _LEAST_BYTES_S,
                 ) as process,
                 contextlib.closing(process.stdout) as stream,  # type: ignore[type-var]
             ):
-                ended = receive_results(attempt, stream)  # type: ignore[arg-type]
+                received = receive_results(attempt, stream, self._limits)  # type: ignore[arg-type]
         except PerfrunError as error:
             return Answer.LOST, _failed(f"its results did not come: {error}")
-        if ended.how not in WITH_RESULT or not ended.trials:
-            return Answer.MACHINE, _failed("its results have no trial")
-        missing = next((name for name, said in ended.trials if _digest(attempt, name) != said), "")
-        if missing:
-            return Answer.MACHINE, _failed(f"its trial {missing} did not come whole")
-        return Answer.ENDED, replace(ended, ended=now)
+        self._leaves_files = bool(received.left_out)
+        kept = f"which stays in {self._kept(ShardPlace(self._plan, index), attempt)}"
+        ended = with_result(attempt, received, now, kept)
+        return (Answer.MACHINE, _failed(ended)) if isinstance(ended, str) else (Answer.ENDED, ended)
+
+    def _kept(self, place: ShardPlace, attempt: Attempt) -> str:
+        """Return the folder there of what was too large to come."""
+        of = posixpath.basename(self._folder)
+        return f"{self._connection.top}/kept/{of}/{place.folder.name}-{attempt.number}"
+
+    def _clear(self, place: ShardPlace, attempt: Attempt) -> None:
+        """Remove a shard there, or put it aside where something was too large to come."""
+        folder = f"{self._folder}/shards/{place.folder.name}"
+        if not self._leaves_files:
+            self._remove(folder)
+            return
+        kept = self._kept(place, attempt)
+        above, source, target = map(shlex.quote, (posixpath.dirname(kept), folder, kept))
+        self._do(f"mkdir -p -- {above} && mv -- {source} {target}")
 
     def close(self) -> None:
-        """Remove the submission there: all of it that counts is here. Never raises."""
+        """Remove the submission there, but for what was too large to come. Never raises."""
         if self._is_ready:
             self._remove(self._folder)
 
     def _remove(self, folder: str) -> None:
+        self._do(f"rm -rf -- {shlex.quote(folder)}")
+
+    def _do(self, text: str) -> None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
-                self._connection.shell(f"rm -rf -- {shlex.quote(folder)}"),
+                self._connection.shell(text),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_ANSWER_S,
@@ -276,9 +299,9 @@ class Host:
 
 
 @contextlib.contextmanager
-def _limited(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _limited(process: subprocess.Popen[bytes], most_s: float) -> Iterator[subprocess.Popen[bytes]]:
     """Kill a process that takes longer than results may, or whose reader has given up."""
-    timer = threading.Timer(_RESULTS_S, process.kill)
+    timer = threading.Timer(most_s, process.kill)
     timer.daemon = True
     timer.start()
     try:
@@ -287,16 +310,6 @@ def _limited(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[byte
         timer.cancel()
         process.kill()
         process.wait()
-
-
-def _digest(attempt: Attempt, name: str) -> str | None:
-    """Return the SHA-256 of a trial's summary that came; None where none did."""
-    if name in (".", ".."):
-        return None
-    try:
-        return sha256_of(read_content(attempt.folder / "output" / name / SUMMARY))
-    except (OSError, BadSummary):
-        return None
 
 
 def _failed(reason: str) -> Ended:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from perfrun.durable import sync_names
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.engines import Engine, engine_named
+from perfrun.fleet.engines import Engine, Gathering, engine_named
 from perfrun.options.parsers import parse_workspace, shown
 from perfrun.options.store_address import parse_address
 from perfrun.shards.collect import Collected, add_to_index, collect
-from perfrun.shards.places import engine_folder
+from perfrun.shards.places import HOSTS, engine_folder
 from perfrun.shards.plan import FOLDER, Plan, ShardState
 from perfrun.shards.plan_file import FILE, plan_files, read_plan
 from perfrun.shards.status import ShardStatus, merged, statuses
 from perfrun.shown import line, say
 from perfrun.summary.result_folder import write_whole
-from perfrun.untrusted import Folder, Refused
+from perfrun.untrusted import Folder, Refused, remove_tree
 
 _USED = "used"  # beside what the engines remember: their names, one a line
 _LARGEST_USED = 4096
@@ -37,8 +37,12 @@ def missing_of(found: Sequence[ShardStatus]) -> list[int]:
 def look(plan: Plan, engines: Sequence[Engine]) -> tuple[ShardStatus, ...]:
     """Return the status of all shards; engines are asked about those without a result only.
 
-    What one engine still has, it has, whatever another one says. Raises PerfrunError.
+    Results that wait at an engine's places are brought here before. What one engine still has, it
+    has, whatever another one says. Raises PerfrunError.
     """
+    for engine in engines:
+        if isinstance(engine, Gathering):
+            engine.gather(plan)
     by_files = statuses(plan)
     left = [one.shard.index for one in by_files if not one.state.has_result]
     said: dict[int, ShardState] = {}
@@ -125,5 +129,7 @@ def bring_in(plan: Plan, found: Sequence[ShardStatus], store: str | None) -> Col
     collected = collect(plan, done, say)
     for text in collected.problems:
         say(text)
+    if len(done) == len(found):  # nothing of it will fetch a commit any more
+        remove_tree(plan.folder / HOSTS)
     add_to_index(parse_address(store or plan.store, plan.workspace), collected, say)
     return collected

@@ -220,6 +220,7 @@ def _row_of(told: Told, pairs: Mapping[str, Any], one: WatchedSeries) -> ChangeR
         metric=told.metric,
         environment=told.environment,
         hardware=one.hardware,
+        settings=one.subject.settings,
         before_execution_id=told.before_execution_id,
         after_execution_id=told.after_execution_id,
         night=told.night,

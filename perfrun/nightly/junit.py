@@ -47,7 +47,7 @@ def _regressions(root: ElementTree.Element, report: NightReport) -> None:
     for key in ("tests", "failures"):
         root.set(key, str(int(root.get(key, "0")) + len(report.regressions)))
     for change in report.regressions:
-        name = f"{change.method} {change.metric}"
+        name = f"{change.name} {change.metric}"
         about = {"classname": xml(change.environment), "name": xml(name)}
         case = ElementTree.SubElement(suite, "testcase", about)
         text = f"{(change.ratio - 1) * 100:+.1f} % since the night of {change.night}"

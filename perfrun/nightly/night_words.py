@@ -159,7 +159,7 @@ def _change_text(change: ChangeReport, medium: Medium) -> str:
     why = "; ".join([*commits, *others]) or "nothing else is known to differ"
     doubt = ", a canary moved too" if change.machine_suspect else ""
     return (
-        f"{clean(change.method)} in {clean(change.environment)}{owner}: "
+        f"{clean(change.name)} in {clean(change.environment)}{owner}: "
         f"{clean(change.metric)} {change.direction}, {change_text(change.ratio)} "
         f"since the night of {change.night} ({_standing(change, clean)}{doubt}): {why}"
     )

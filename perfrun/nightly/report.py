@@ -135,6 +135,12 @@ class ChangeReport:
     confirmation: Mapping[str, Any] | None = None  # as in `perfrun detect --confirm`
     derived: tuple[Mapping[str, Any], ...] = ()  # as in `perfrun detect`
     incident: int | None = None  # that it is part of, or that it has ended
+    settings: str = ""  # of the series: variables, flags of the benchmark
+
+    @property
+    def name(self) -> str:
+        """The method with the settings of its series, as people read it."""
+        return f"{self.method} {self.settings}".rstrip()
 
     @property
     def is_regression(self) -> bool:
@@ -347,11 +353,12 @@ def gather(
             swept = f"{setting_text(unit.setting)}: " if unit.setting else ""
             all_errors.append(f"{unit.name}: {swept}{done.error}")
         records = _records(done, all_notes)
+        known: set[str] = set()
         for spec in unit.methods:
-            known = {method.method for method in methods if method.unit == unit.name}
             found = _methods(suite, unit, spec, done, records)
             # A method that two filters name is reported once, by the first filter.
             methods += [method for method in found if method.method not in known]
+            known |= {method.method for method in found}
     return NightReport(
         night=night.night,
         suite=suite.name,

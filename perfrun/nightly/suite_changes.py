@@ -179,6 +179,7 @@ def change_reports(
                 method=row.method,
                 metric=row.metric,
                 environment=row.environment,
+                settings=row.settings,
                 owner=owners[row.method],
                 before_execution_id=row.before_execution_id,
                 after_execution_id=row.after_execution_id,

@@ -245,6 +245,7 @@ def confirmed_row(one: SuspectSeries) -> ChangeRow:
         metric=one.metric,
         environment=one.series[2],
         hardware=one.series[3],
+        settings=one.series[6],
         before_execution_id=one.before_execution_id,
         after_execution_id=one.after_execution_id,
         night=_date(one.first_day),

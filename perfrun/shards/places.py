@@ -31,9 +31,11 @@ from perfrun.durable import make_folder, sync_names
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.shards.plan import Plan
-from perfrun.summary.result_folder import write_whole
+from perfrun.summary.result_folder import safe_name, write_whole
 from perfrun.untrusted import Folder, Refused, remove_tree
+from perfrun.workspace.cache import share_cache
 
+HOSTS = "hosts"  # in a submission: a folder of each host, with the commits that it has fetched
 BEGUN, ENDED, RESULT, LOCK = "begun.json", "ended.json", "result.json", "lock"
 WITHDRAWN = "withdrawn"  # in an attempt whose result must not count again
 _CHECKOUTS = ("site-packages", "git-cache", ".locks")  # in the workspace of an attempt
@@ -201,6 +203,16 @@ class ShardPlace:
             aside.unlink(missing_ok=True)
             sync_names(self.folder)
         return True
+
+    def share_cache(self, attempt: Attempt) -> None:
+        """Have the attempts on this host fetch each commit once; each has its own checkouts.
+
+        The folder is the host's own, so that no lock of it is one of a shared file system. Where
+        the file system has no links, an attempt fetches for itself.
+        """
+        with contextlib.suppress(OSError):
+            host = self.folder.parent.parent / HOSTS / safe_name(socket.gethostname())
+            share_cache(attempt.folder, host)
 
     def tidy(self, attempt: Attempt) -> None:
         """Remove the checkouts of an attempt that has ended: its results do not need them."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MOST_TIMES = 100  # so many times the size of an archive may its content have,
 MOST_BYTES = 1 << 30  # and so much besides
 MOST_MEMBERS = 100_000  # and one more for each 64 bytes of the archive
+MOST_STREAMED = 1_000_000  # members of an archive whose size nobody knows
 MOST_DEPTH = 64  # folders in each other
 MOST_NAME = 1024  # bytes of a path
 _MOST_HEADER = 1 << 20  # bytes that say what one member is: names, extended headers, sparse maps
@@ -97,6 +98,27 @@ def unpack_beside(
         finally:
             remove_tree(aside)
     return True
+
+
+def unpack_stream(stream: IO[bytes], folder: Path, *, most_bytes: int) -> None:
+    """Unpack a plain archive without links, as it arrives, into a folder that is empty.
+
+    What was unpacked before a failure stays there: the caller removes the folder.
+
+    Raises:
+        WorkspaceError: it is broken, leads out of the folder, has a link, or is too large.
+    """
+    content = _Content(stream, most_bytes)
+    tar = _opened_tar(content)
+    if tar is None:
+        raise WorkspaceError("what came is not a tar archive that Python can read")
+    try:
+        with _folder(folder) as inside:
+            _extract(tar, content, inside, MOST_STREAMED, links=False)
+    except _Broken as error:
+        raise WorkspaceError(f"what came is broken: {error}") from None
+    except _Refused as error:
+        raise WorkspaceError(f"what came is not unpacked: {error}") from None
 
 
 @contextlib.contextmanager

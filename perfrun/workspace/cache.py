@@ -32,6 +32,7 @@ _TIP = "refs/perfrun/tip"
 _ALL_COMMITS = 2**31 - 1  # git's own number for an infinite depth
 _SOME_COMMITS = 64
 _ASK_TIMEOUT_S = 120.0
+_SHARED = ("git-cache", ".locks/git-cache")  # of a workspace: the cache, and its locks
 # Failures of the server or of this machine: another way of fetching would fail as well.
 _FINAL_FAILURE = re.compile(
     r"Could not read from remote|unable to access|[Cc]ould not resolve host|Authentication failed"
@@ -72,6 +73,19 @@ def made_for(workspace: Path, directory: str, url: str) -> list[Path]:
         return []
     local = local_path(repo.url)
     return [cache, *([local] if local else [])]
+
+
+def share_cache(workspace: Path, owner: Path) -> None:
+    """Have a workspace use the cache of another folder, with its locks, unless it has its own.
+
+    A checkout stays the workspace's own. Raises OSError.
+    """
+    for name in _SHARED:
+        target, link = owner / name, workspace / name
+        target.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink() and not link.exists():
+            link.symlink_to(target)
 
 
 def local_path(url: str) -> Path | None:

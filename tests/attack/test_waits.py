@@ -108,11 +108,19 @@ WAITS = {
     "doctor/command:examine:docker.result": "command_output's limit, in a thread",
     "doctor/command:examine:git.result": "command_output's limit, in a thread",
     "doctor/command:examine:python.result": "TIMEOUT_S of run.environment, in a thread",
-    "doctor/software:command_output:subprocess.run": COMMAND,
     "shards/collect:collect:lock.own": (
         "as long as another command moves folders, which a line says" + SIGNAL
     ),
+    "fleet/command:_wait:time.sleep": (
+        "_LOOK_S between two looks, as long as shards are open and the cluster answers; the user "
+        "asked for that" + SIGNAL
+    ),
     "fleet/dispatch:Dispatch._next:self._changed.wait": "a fifth of a second, in a thread",
+    "fleet/keeping:wait_for_acknowledgement:select.select": "_ACKNOWLEDGE_S in all" + SIGNAL,
+    "fleet/keeping:wait_until_taken:select.select": (
+        "_LOOK_S, again until --keep is over; after SIGTERM _LAST_S more"
+    ),
+    "fleet/keeping:wait_until_taken:server.accept": QUICK,
     "fleet/kubernetes_client:Client._listed:self._jobs.api_client.sanitize_for_serialization": (
         "no wait: it makes plain values of an answer, for which _REQUEST_S was the limit"
     ),
@@ -123,10 +131,9 @@ WAITS = {
     "shards/places:ShardPlace.held:time.sleep": "_TRIES times _TRY_S in all" + SIGNAL,
     "fleet/shard_command:_alone:time.sleep": "_LOOKS times _LOOK_S in all" + SIGNAL,
     "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, _RESULTS_S for the code, in a thread",
-    "fleet/ssh:Host._remove:subprocess.run": "_ANSWER_S, in a thread",
-    "fleet/ssh:_limited:process.wait": "of a process that was killed; _RESULTS_S before that",
+    "fleet/ssh:Host._do:subprocess.run": "_ANSWER_S, in a thread",
+    "fleet/ssh:_limited:process.wait": "of a process that was killed after _RESULTS_S or more",
     "fleet/slurm:Slurm._submit_batch:time.sleep": "PAUSES_S in all" + SIGNAL,
-    "fleet/slurm_queue:_asked:subprocess.run": COMMAND,
     "fleet/slurm_queue:answer:time.sleep": "PAUSES_S in all" + SIGNAL,
     "image/build:write_sbom:subprocess.run": COMMAND,
     "image/command:harness_arguments.ask:subprocess.run": COMMAND,
@@ -166,6 +173,7 @@ WAITS = {
     "launchers/guard:_serve:select.select": "in the guard, which waits for its harness's end",
     "launchers/guard:end_all:os.waitpid": "WNOHANG",
     "launchers/guard:end_all:time.sleep": "END_LIMIT_S in all",
+    "probes/commands:command_output:subprocess.run": COMMAND,
     "replay/opening:hold:lock.own": LOCK,
     "workspace/programs:carry_out:process.communicate": COMMAND,
     "run/own_process:end:process.wait": "the grace that its caller gives, twice",

@@ -7,6 +7,8 @@ pod failure policy. What runs in the containers is real.
 
 from __future__ import annotations
 
+import base64
+import shlex
 import threading
 import time
 from dataclasses import dataclass, field
@@ -16,12 +18,15 @@ from typing import Any
 import pytest
 from actors import Caller, give
 
+from perfrun.fleet.dispatch import shuffled
+from perfrun.fleet.kubernetes import engine
 from perfrun.fleet.kubernetes_flags import parse_settings
 from perfrun.fleet.kubernetes_job import manifests
 from perfrun.shards.collect import collect
 from perfrun.shards.plan import Plan, Shard, ShardState
 from perfrun.shards.plan_file import write_plan
 from perfrun.shards.status import statuses
+from tests.kubernetes_api import Cluster, running_cluster
 
 BENCHMARKS = """
 import os, time
@@ -54,6 +59,7 @@ class Controller:
     volumes: dict[str, Path]  # of claims
     user: Caller
     project: str
+    cluster: Cluster | None = None
     exit_codes: dict[int, list[int]] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
 
@@ -86,7 +92,15 @@ class Controller:
             for volume in pod["volumes"]
             if "persistentVolumeClaim" in volume
         }
-        words = ["docker", "run", "--rm", f"--name={self.project}-{index}-{attempt}"]
+        for volume in pod["volumes"]:
+            if volume["name"] in ("results", "plan") and volume["name"] not in claims:
+                claims[volume["name"]] = self.volumes[volume["name"]] / f"{index}-{attempt}"
+                claims[volume["name"]].mkdir(parents=True)
+                if "projected" in volume:
+                    self.project_secrets(volume["projected"], claims[volume["name"]])
+                give(claims[volume["name"]], self.user)
+        name = f"{self.project}-{index}-{attempt}"
+        words = ["docker", "run", "--rm", f"--name={name}"]
         words += ["--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
         who = pod["securityContext"]
         words.append(f"--user={who['runAsUser']}:{who['runAsGroup']}")
@@ -102,7 +116,41 @@ class Controller:
             word.replace("$(JOB_COMPLETION_INDEX)", str(index)) for word in container["command"]
         ]
         words += [f"--entrypoint={command[0]}", container["image"], *command[1:]]
-        return self.user.run(*words, cwd=self.user.home).returncode
+        if "readinessProbe" not in container:
+            return self.user.run(*words, cwd=self.user.home).returncode
+        return self.probed(name, index, container["readinessProbe"]["tcpSocket"]["port"], words)
+
+    def probed(self, name: str, index: int, port: int, words: list[str]) -> int:
+        """Run a container that the API knows as a pod, ready when its port answers."""
+        assert self.cluster is not None
+        self.cluster.has(self.job["metadata"]["name"], index, "Running")
+        pod = self.cluster.pods[-1]
+        pod["metadata"]["name"] = name
+        ended = threading.Event()
+        look = f": < /dev/tcp/127.0.0.1/{port}"
+
+        def probe() -> None:
+            while not ended.wait(0.5):
+                done = self.user.run("docker", "exec", name, "bash", "-c", look, cwd=self.user.home)
+                if done.returncode == 0:
+                    pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+                    return
+
+        prober = threading.Thread(target=probe)
+        prober.start()
+        code = self.user.run(*words, cwd=self.user.home).returncode
+        ended.set()
+        prober.join()
+        pod["status"] = {"phase": "Failed" if code else "Succeeded"}
+        return code
+
+    def project_secrets(self, volume: dict[str, Any], target: Path) -> None:
+        """Write the content of Secrets as a kubelet does: as links."""
+        assert self.cluster is not None
+        for source in volume["sources"]:
+            for key, data in self.cluster.secrets[source["secret"]["name"]]["data"].items():
+                (target / f".{key}").write_bytes(base64.b64decode(data))
+                (target / key).symlink_to(f".{key}")
 
 
 @pytest.mark.timeout(300)
@@ -142,6 +190,57 @@ def test_each_index_runs_as_its_manifest_says_and_a_killed_one_runs_again(
     # The trial ran in the pod itself, with the image's own interpreter.
     collect(plan, [1, 2, 3], print)
     summaries = sorted((own / "output").glob("*/perfzero_summary.json"))
+    assert len(summaries) == 3
+    assert all("/opt/framework" in path.read_text() for path in summaries)
+
+
+@pytest.mark.timeout(300)
+def test_results_come_from_pods_without_a_volume_of_which_one_is_killed_meanwhile(
+    user: Caller, torch_image: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = a_plan(workspace / "own", torch_image)
+    killed, passes, fails = 0, 1, 2  # shards, of which the first is killed while it sends
+    options = {"pod_user": f"{user.uid}:{user.gid}", "walltime": "10m"}
+    with running_cluster() as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(workspace)))
+        engine().submit(plan, [passes, fails, killed], options)
+        ((job, order),) = (
+            (made, shuffled(plan, [passes, fails, killed])) for made in cluster.jobs.values()
+        )
+        kills = [f"perfrun-kept-{time.time_ns()}-{order.index(killed)}-0"]
+        project = kills[0].rpartition("-")[0].rpartition("-")[0]
+
+        def command_in(pod: str, words: list[str]) -> list[str]:
+            own = ["docker", "exec", "-i", pod, *words]
+            if "--send" in words and pod in kills:
+                kills.clear()
+                sent = f"{shlex.join(own)} | head -c 3000; docker kill {pod} >&2"
+                return ["sh", "-c", sent]
+            return own
+
+        cluster.command_in = command_in
+        monkeypatch.setenv("DOCKER_HOST", user.host) if user.host else None
+        volumes = {"results": workspace / "empty", "plan": workspace / "plans"}
+        controller = Controller(job, volumes, user, project, cluster)
+        running = threading.Thread(target=controller.run)
+        running.start()
+        while running.is_alive():
+            engine().gather(plan)
+            time.sleep(0.5)
+    assert not kills
+    assert controller.exit_codes == {
+        order.index(passes): [0],
+        order.index(fails): [1],
+        order.index(killed): [137, 0],
+    }
+    found = statuses(plan)[:3]
+    states = [ShardState.DONE, ShardState.DONE, ShardState.FAILED]
+    assert [one.state for one in found] == states
+    assert "on purpose" in found[fails].reason
+    # The pod that was killed is an attempt that failed; nothing of it came twice.
+    assert [len(one.attempts) for one in found] == [2, 1, 1]
+    collect(plan, [0, 1, 2], print)
+    summaries = sorted((plan.workspace / "output").glob("*/perfzero_summary.json"))
     assert len(summaries) == 3
     assert all("/opt/framework" in path.read_text() for path in summaries)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 
 from perfrun.benchmark import main
+from perfrun.changes.change_report import change_row, changes_page
 from perfrun.changes.detect import parse_since
 from perfrun.errors import UsageError
 from tests.summaries import summary, write
+from tests.unit.page.test_events import ROW
 
 METHOD = "pkg.cases.Cases.spin"
 BEGIN = datetime(2026, 6, 1, 23, 0).timestamp()
@@ -310,3 +313,12 @@ def test_an_edited_module_begins_a_series_anew_and_a_version_does_not(
     assert (begun["before"], begun["after"]) == ("version 1", "version 2")
     assert begun["date"] == "2026-06-21"  # the module changed on 2026-06-11, too
     assert status == 0
+
+
+def test_series_that_differ_in_a_setting_have_a_line_each() -> None:
+    rows = [replace(ROW, settings=f"--batch={size}") for size in (1, 8)]
+    said = changes_page(2, {}, rows)
+    lines = [line for line in said.split("\n") if "pkg.cases" in line]
+    assert ["--batch=1" in lines[0], "--batch=8" in lines[1], len(lines)] == [True, True, 2]
+    assert "also" not in said
+    assert [change_row(row)["settings"] for row in rows] == ["--batch=1", "--batch=8"]

@@ -94,7 +94,7 @@ def test_an_engine_that_hangs_is_not_waited_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_docker(tmp_path, monkeypatch, "exec /bin/sleep 60")
-    monkeypatch.setattr(software, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(containers, "TIMEOUT_S", 0.2)
     found = containers.engine(built(tmp_path, LAPTOP), ask_docker())
     assert (found.presence, found.value) == (MISSING, "no answer in 0.2 s")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import kubernetes_validate
@@ -10,8 +11,9 @@ from kubernetes_validate.utils import all_versions
 
 from perfrun.errors import UsageError
 from perfrun.fleet.index_ranges import index_ranges, parse_index_ranges
+from perfrun.fleet.keeping import READY_PORT
 from perfrun.fleet.kubernetes_flags import parse_settings
-from perfrun.fleet.kubernetes_job import PodSettings, manifests
+from perfrun.fleet.kubernetes_job import PodSettings, manifests, plan_secrets
 from perfrun.fleet.shard_command import shard_command, words_in_image
 from tests.submissions import finished
 from tests.submissions import plan as plan_of_methods
@@ -23,7 +25,14 @@ LAST_THREE = list(dict.fromkeys(all_versions()))[-3:]
 
 @pytest.mark.parametrize("version", LAST_THREE)
 @pytest.mark.parametrize(
-    "settings", [EVERYTHING, PodSettings(claim="c", image="x")], ids=["everything", "nothing"]
+    "settings",
+    [
+        EVERYTHING,
+        PodSettings(claim="c", image="x"),
+        replace(EVERYTHING, claim="", claim_path=""),
+        PodSettings(image="x"),
+    ],
+    ids=["everything", "nothing", "everything, kept", "nothing, kept"],
 )
 def test_a_job_is_valid_for_the_last_three_versions(
     tmp_path: Path, settings: PodSettings, version: str
@@ -32,6 +41,9 @@ def test_a_job_is_valid_for_the_last_three_versions(
     ((job, indices),) = manifests(plan, [0, 2], settings, 12)
     assert sorted(indices) == [0, 2]
     kubernetes_validate.validate(job, version, strict=True)
+    for secret in plan_secrets(job, [b"plan", b"code"]):
+        kubernetes_validate.validate(secret, version, strict=True)
+        assert len(secret["metadata"]["name"]) <= 63
     # A pod is named after its Job, its index and five letters; a label takes 63.
     assert len(job["metadata"]["name"]) + len("-99999-abcde") <= 63
     assert all(len(value) <= 63 for value in job["metadata"]["labels"].values())
@@ -66,6 +78,24 @@ def test_flags_reach_the_pod(tmp_path: Path) -> None:
     assert "--among=1" in container["command"]
 
 
+def test_without_a_claim_a_pod_keeps_its_result_longer_than_the_attempt_may_take(
+    tmp_path: Path,
+) -> None:
+    settings = replace(EVERYTHING, claim="", claim_path="", keep_s=600)
+    ((job, _),) = manifests(a_plan(tmp_path, WORDS), [0], settings, 0, 2)
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "results", "emptyDir": {}} in pod["volumes"]
+    assert {"--keep=600s", "--walltime=3600s", "--unpack=/submission"} <= {*container["command"]}
+    assert pod["activeDeadlineSeconds"] == 3600 + 600 + 60
+    # Nothing is started in a pod that measures, and the list of pods says whose result waits.
+    assert container["readinessProbe"]["tcpSocket"] == {"port": READY_PORT}
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    names = [one["metadata"]["name"] for one in plan_secrets(job, [b"", b""])]
+    sources = pod["volumes"][-1]["projected"]["sources"]
+    assert [one["secret"]["name"] for one in sources] == names
+
+
 def test_a_disruption_counts_for_nothing_and_a_failed_benchmark_is_not_tried_again(
     tmp_path: Path,
 ) -> None:
@@ -74,7 +104,7 @@ def test_a_disruption_counts_for_nothing_and_a_failed_benchmark_is_not_tried_aga
     assert first["action"] == "Ignore"
     assert first["onPodConditions"][0]["type"] == "DisruptionTarget"
     assert second["action"] == "FailIndex"
-    assert second["onExitCodes"]["values"] == [1, 2]  # not 69, a failed machine
+    assert second["onExitCodes"]["values"] == [1, 2, 74]  # not 69, a failed machine
 
 
 def test_each_image_of_the_suite_has_a_job_of_its_own(tmp_path: Path) -> None:
@@ -132,7 +162,11 @@ def test_other_ranges_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        {"claim": ":x"},
+        {"keep_results": "soon"},
+        {"largest_file": "much"},
+        {"claim": "c", "keep_results": "1d"},
+        {"claim": "c", "largest_results": "1g"},
         {"claim": "Results"},
         {"claim": "c:/etc"},
         {"claim": "c:a/../.."},
@@ -149,7 +183,7 @@ def test_other_ranges_are_refused(text: str) -> None:
     ids=repr,
 )
 def test_a_wrong_flag_is_named(options: dict[str, str]) -> None:
-    flag = list(options)[-1] if options else "claim"
+    flag = list(options)[-1]
     with pytest.raises(UsageError, match=f"^--{flag}") as error:
         parse_settings(options)
     assert "\n" not in error.value.line

@@ -158,6 +158,47 @@ def test_what_another_engine_still_has_is_not_handed_out(
     assert "cannot be read" in capsys.readouterr().err
 
 
+def test_who_waits_collects_what_comes_and_outlives_a_cluster_that_is_silent_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan(tmp_path)
+    finished(made, 0, a="A")
+
+    class Cluster(Scheduler):
+        looks = 0
+
+        def gather(self, plan: Plan) -> None:
+            self.looks += 1
+            if self.looks == 2:
+                raise PerfrunError("the cluster cannot be asked")
+            if self.looks == 4:
+                finished(plan, 1, b="B")
+
+    engine = Cluster({1: ShardState.RUNNING})
+    monkeypatch.setattr("perfrun.fleet.command.engines_of", lambda _: (engine,))
+    monkeypatch.setattr("perfrun.fleet.command._LOOK_S", 0.0)
+    words = ["fleet", made.submission, f"--workspace={tmp_path}"]
+    assert main([*words, "--wait"]) == 0
+    shown = capsys.readouterr()
+    assert "2 shards, 2 done" in shown.out
+    said = shown.err.splitlines()
+    assert said[0] == "perfrun: the cluster cannot be asked; it is asked again"
+    assert "[1/1] cases.Cases.m1 default, round 1: done" in said[-1]
+    assert {path.name for path in (tmp_path / "output").iterdir()} == {"a", "b"}
+    assert main([*words, "--wait", "--cancel"]) == 2
+    # One that stays silent is not asked for ever.
+    ShardPlace(made, 1).withdraw()
+    monkeypatch.setattr("perfrun.fleet.command._MOST_FAILURES", 2)
+    looks = iter([None, PerfrunError("no"), PerfrunError("no"), PerfrunError("no")])
+
+    def silent(_: Plan) -> None:
+        if (error := next(looks)) is not None:
+            raise error
+
+    monkeypatch.setattr(engine, "gather", silent)
+    assert main([*words, "--wait"]) == 3
+
+
 def test_the_store_of_the_suite_gets_every_result_whoever_collects_it_and_whatever_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,15 +11,18 @@ import pytest
 
 from perfrun.errors import PerfrunError, WorkspaceError
 from perfrun.fleet.transfer import (
-    MOST_BYTES,
+    LARGEST_RESULTS,
     REMOTE,
+    WHOLE,
+    Limits,
     receive_plan,
     receive_results,
     send_plan,
     send_results,
+    with_result,
 )
 from perfrun.shards.collect import collect
-from perfrun.shards.places import ShardPlace
+from perfrun.shards.places import Ended, ShardPlace
 from perfrun.shards.plan_file import read_plan
 from tests.submissions import SUMMARY, attempt, finished, plan
 
@@ -43,11 +46,12 @@ def test_a_submission_and_its_results_go_there_and_back(tmp_path: Path) -> None:
     (over_there.folder / "output" / "trial" / "logs").mkdir()
     (over_there.folder / "output" / "trial" / "logs" / "log").write_text("lines")
     back = io.BytesIO()
-    send_results(over_there, back)
+    send_results(over_there, back, Limits())
     back.seek(0)
     own = attempt(here, 0)
-    ended = receive_results(own, back)
-    assert ShardPlace(here, 0).end(own, ended)
+    received = receive_results(own, back, Limits())
+    assert ShardPlace(here, 0).end(own, received.ended)
+    assert received.left_out == ""
     (summary,) = collect(here, [0], print).new
     assert summary.read_text() == "A"
     assert (summary.parent / "logs" / "log").read_text() == "lines"
@@ -63,7 +67,7 @@ def packed(*members: tuple[str, bytes, str]) -> bytes:
             if kind == tarfile.GNUTYPE_SPARSE:  # a header alone: a file without a block
                 member.size = 0
                 header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
-                header[483:495] = f"{MOST_BYTES + 1:011o}\0".encode()
+                header[483:495] = b"\x80" + (2 * LARGEST_RESULTS).to_bytes(11, "big")
                 header[148:156] = f"{tarfile.calc_chksums(bytes(header))[0]:06o}\0 ".encode()  # type: ignore[attr-defined]
                 tar.fileobj.write(header)  # type: ignore[union-attr]
                 tar.offset += len(header)
@@ -78,6 +82,7 @@ def packed(*members: tuple[str, bytes, str]) -> bytes:
 
 FILE = tarfile.REGTYPE
 GOOD = (REMOTE, FILE, '{"how": "ran", "ended": 1, "trials": []}')
+LAST = (WHOLE, FILE, "{}")
 
 
 @pytest.mark.parametrize(
@@ -87,22 +92,27 @@ GOOD = (REMOTE, FILE, '{"how": "ran", "ended": 1, "trials": []}')
         b"nonsense" * 200,
         packed(GOOD)[:700],
         packed(),
-        packed((REMOTE, FILE, "{}")),
-        packed(GOOD, ("../../outside", FILE, "x")),
-        packed(GOOD, ("output", tarfile.SYMTYPE, "/etc")),
-        packed(GOOD, ("output", tarfile.SYMTYPE, "../.."), ("output/x", FILE, "x")),
-        packed((REMOTE, tarfile.SYMTYPE, "begun.json")),
-        packed(GOOD, ("output/t/evil", tarfile.SYMTYPE, "../../submissions/lab-1/plan.json")),
-        packed(GOOD, ("output/t/x", FILE, "x"), ("output/t/y", tarfile.LNKTYPE, "output/t/x")),
-        gzip.compress(packed(GOOD, ("output/t/x", FILE, "x"))),
-        packed(GOOD, ("output/t/x", tarfile.GNUTYPE_SPARSE, "")),
+        packed(GOOD),  # cut short between two members
+        packed(GOOD, (WHOLE, FILE, "[]")),
+        packed((REMOTE, FILE, '{"how": "ran", "ended": 1, "seconds": -1}'), LAST),
+        packed(LAST, (REMOTE, FILE, "{}")),
+        packed(GOOD, LAST, ("../../outside", FILE, "x")),
+        packed(GOOD, LAST, ("output", tarfile.SYMTYPE, "/etc")),
+        packed(GOOD, LAST, ("output", tarfile.SYMTYPE, "../.."), ("output/x", FILE, "x")),
+        packed(LAST, (REMOTE, tarfile.SYMTYPE, "begun.json")),
+        packed(GOOD, LAST, ("output/t/evil", tarfile.SYMTYPE, "../../submissions/lab-1/plan.json")),
+        packed(
+            GOOD, LAST, ("output/t/x", FILE, "x"), ("output/t/y", tarfile.LNKTYPE, "output/t/x")
+        ),
+        gzip.compress(packed(GOOD, LAST, ("output/t/x", FILE, "x"))),
+        packed(GOOD, LAST, ("output/t/x", tarfile.GNUTYPE_SPARSE, "")),
     ],
 )
 def test_what_a_host_may_not_send_leaves_nothing(tmp_path: Path, data: bytes) -> None:
     own = attempt(plan(tmp_path), 0)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(WorkspaceError):
-        receive_results(own, io.BytesIO(data))
+        receive_results(own, io.BytesIO(data), Limits())
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
 
@@ -111,12 +121,13 @@ def test_only_trials_of_what_a_host_sends_stay(tmp_path: Path) -> None:
     own = attempt(plan(tmp_path), 0)
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     members = [(name, FILE, "x") for name in ("begun.json", "collected", "/etc/x", "output/a/b")]
-    receive_results(own, io.BytesIO(packed(GOOD, *members)))
+    receive_results(own, io.BytesIO(packed(GOOD, *members, LAST)), Limits())
     after = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert after - before == {own.folder / "output" / "a" / "b"}
-    linked = packed(GOOD, ("x/y", FILE, "x"), ("output", tarfile.SYMTYPE, "x"))
+    linked = packed(GOOD, LAST, ("x/y", FILE, "x"), ("output", tarfile.SYMTYPE, "x"))
+    other = attempt(read_plan(tmp_path / "submissions/lab-1"), 1)
     with pytest.raises(WorkspaceError, match="is a link"):
-        receive_results(attempt(read_plan(tmp_path / "submissions/lab-1"), 1), io.BytesIO(linked))
+        receive_results(other, io.BytesIO(linked), Limits())
     assert {path for path in tmp_path.rglob("*") if path.is_symlink()} == set()
 
 
@@ -126,6 +137,34 @@ def test_a_submission_that_is_none_is_not_put_in_place(tmp_path: Path) -> None:
         with pytest.raises(PerfrunError):
             receive_plan(there, io.BytesIO(data))
         assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_too_large_stays_there_and_is_named_while_the_rest_comes(tmp_path: Path) -> None:
+    here = plan(tmp_path / "here")
+    there = finished(plan(tmp_path / "there"), 0, trial="A" * 5000)
+    for name, size in (("small", 10), ("middle", 600), ("large", 800), ("huge", 3000)):
+        (there.folder / "output" / "trial" / name).write_bytes(b"x" * size)
+
+    def come(limits: Limits, index: int) -> tuple[set[str], str]:
+        sent = io.BytesIO()
+        send_results(there, sent, limits)
+        sent.seek(0)
+        own = attempt(here, index)
+        ended = with_result(own, receive_results(own, sent, limits), 2.0, "which stays")
+        assert isinstance(ended, Ended)
+        assert ended.ended == 2.0
+        folder = own.folder / "output" / "trial"
+        return {path.name for path in folder.iterdir()}, ended.reason
+
+    everything = {SUMMARY, "small", "middle", "large", "huge"}
+    assert come(Limits(), 0) == (everything, "")
+    reason = "too large to come: trial/huge (2.9 KiB), which stays"
+    assert come(Limits(file=2000), 0) == (everything - {"huge"}, reason)
+    # Summaries always come, whatever their size; of a total, the largest files stay.
+    few = {SUMMARY, "small", "middle"}
+    reason = "too large to come: trial/huge (2.9 KiB) and 1 more, 3.7 KiB in all, which stays"
+    assert come(Limits(results=5700), 1) == (few, reason)
+    assert come(Limits(file=5, results=100), 1)[0] == {SUMMARY}
 
 
 def test_a_folder_of_many_files_is_sent_whole_or_not_at_all(

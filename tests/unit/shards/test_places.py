@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
+from perfrun.fleet.submissions import bring_in
 from perfrun.locks import FileLock
+from perfrun.options.plan import parse_repos
 from perfrun.shards.places import ENDED, LOCK, RESULT, How, ShardPlace
 from perfrun.shards.plan import ShardState
 from perfrun.shards.status import by_files, merged, statuses
+from perfrun.workspace.checkouts import checked_out
+from tests.gitrepos import make_repository
 from tests.submissions import attempt, ended, finished, plan
 
 
@@ -119,6 +124,33 @@ def test_what_was_killed_between_end_and_result_is_settled_and_what_is_withdrawn
     counts = place.counted()
     assert counts is not None
     assert counts.number == 2
+
+
+def test_attempts_on_a_host_fetch_a_commit_once_and_have_checkouts_of_their_own(
+    tmp_path: Path,
+) -> None:
+    (one_commit,) = make_repository(tmp_path / "repository", [{"m.py": "x = 1"}])
+    (repo,) = parse_repos(f"file://{tmp_path / 'repository'};HEAD;{one_commit}")
+    made = plan(tmp_path / "ws")
+    fetched = []
+    for index in range(2):
+        place = ShardPlace(made, index)
+        own = attempt(made, index)
+        place.share_cache(own)
+        with checked_out([repo], workspace=own.folder, use_cached=False) as (checkout,):
+            assert checkout.git_hash == one_commit
+            (checkout.path / "edited").write_text("by a benchmark")
+            fetched.append(checkout.fetched)
+        place.tidy(own)
+    assert fetched == [True, False]
+    host = made.folder / "hosts" / socket.gethostname()
+    assert list((host / "git-cache").glob("*.git"))
+    bring_in(made, statuses(made), None)
+    assert host.exists()
+    for index in range(2):
+        finished(made, index, **{f"t{index}": "A"})
+    bring_in(made, statuses(made), None)
+    assert not host.parent.exists()
 
 
 def test_checkouts_of_an_attempt_go_and_its_results_stay(tmp_path: Path) -> None:
