@@ -219,7 +219,6 @@ def test_results_come_from_pods_without_a_volume_of_which_one_is_killed_meanwhil
             return own
 
         cluster.command_in = command_in
-        monkeypatch.setenv("DOCKER_HOST", user.host) if user.host else None
         volumes = {"results": workspace / "empty", "plan": workspace / "plans"}
         controller = Controller(job, volumes, user, project, cluster)
         running = threading.Thread(target=controller.run)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -158,3 +160,44 @@ def test_what_was_said_outlives_slurms_memory_and_unreadable_files(
     states.write_text('{"asked": "now"}')
     (batches.folder / "batch-00002.json").write_text('{"indices": [7]}')
     assert engine.states(made, [0, 1]) == {0: ShardState.MACHINE}
+
+
+# `exec [exec options...] <container> <command>` is the use of Apptainer; a bind path is
+# `src[:dest[:opts]]` (`apptainer exec --help`). Pyxis adds its flags to srun (its README).
+APPTAINER = {"--nv": "", "--bind": r"[^:]+(:[^:]+(:(ro|rw))?)?"}
+PYXIS = {
+    "--container-image": r"([^@#]+@)?([^#]+#)?[^:]+(:.+)?|/.+",
+    "--container-mounts": r"[^:]+:[^:]+(:[a-z+]+)?",
+    "--no-container-entrypoint": "",
+}
+SRUN = {"--nodes": "1", "--ntasks": "1", "--cpu-bind": "none"}
+
+
+def documented(begin: str) -> dict[str, str]:
+    """The flags of perfrun in the line of the guide whose prefix begins so."""
+    text = (Path(__file__).parents[3] / "docs" / "guides" / "fleet.md").read_text()
+    line = next(one for one in text.splitlines() if f"--node_prefix='{begin}" in one)
+    given = (word[2:].partition("=") for word in shlex.split(line) if word.startswith("--"))
+    return {name: value for name, _, value in given if name.startswith("node_")}
+
+
+def test_the_guide_calls_apptainer_as_its_help_says() -> None:
+    wishes = wishes_of(documented("apptainer"))
+    program, command, *options, container = wishes.prefix
+    assert (program, command) == ("apptainer", "exec")
+    assert options == ["--nv", "--bind", "/shared"]
+    assert all(one in APPTAINER for one in options if one.startswith("--"))
+    assert re.fullmatch(APPTAINER["--bind"], options[-1])
+    assert container.endswith(".sif")
+    line = shard_line(["ignored", "0"], wishes)
+    assert line.startswith("exec apptainer exec --nv --bind /shared /shared/torch.sif ")
+
+
+def test_the_guide_calls_srun_with_the_flags_that_pyxis_adds() -> None:
+    program, *options = wishes_of(documented("srun")).prefix
+    assert program == "srun"
+    for option in options:
+        name, _, value = option.partition("=")
+        assert re.fullmatch({**PYXIS, **SRUN}[name], value), option
+    # A step has as many tasks as its job has nodes, and each would run the shard.
+    assert {"--nodes=1", "--ntasks=1"} <= {*options}
