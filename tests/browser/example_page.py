@@ -181,7 +181,8 @@ def add_change(
             "text": f"confirmed by 12 pairs: {said}" if confirmed else "waits for pairs",
             "commits": ["models a1b2c3d4..d4e5f6a7"],
             "culprit": {"commit": "d4e5f6a7b8c9", "repository": "",
-                        "subject": chance.choice(SUBJECTS), "author": "A. Author"} if i % 4 == 0 else None,
+                        "subject": chance.choice(SUBJECTS),
+                        "author": "A. Author"} if i % 4 == 0 else None,
             "environment": ["driver 570 -> 580"] if i % 5 == 0 else [], "machine_suspect": i == 45,
             "is_recent": when > data["newest"] - 14 * NIGHT,
         }
