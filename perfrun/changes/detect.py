@@ -175,9 +175,7 @@ def detect_command(argv: Sequence[str], keep: Keep | None = None) -> int:
                 suspects=None if found.suspects is None else suspect_lines(found.suspects),
             )
         )
-    if keep is not None and any(row.confirmation is not None for row in found.rows):
-        for line in keep(given, found.rows):
-            say(line)
+    _tell_incidents(keep, given, found.rows)
     if interrupted:
         say("interrupted; the same command goes on from here")
         return Interrupted.exit_code
@@ -187,6 +185,14 @@ def detect_command(argv: Sequence[str], keep: Keep | None = None) -> int:
         say(_nothing_judged(chosen))
         return UsageError.exit_code
     return 0
+
+
+def _tell_incidents(
+    keep: Keep | None, given: argparse.Namespace, rows: Sequence[ChangeRow]
+) -> None:
+    if keep is not None and any(row.confirmation is not None for row in rows):
+        for line in keep(given, rows):
+            say(line)
 
 
 def _is_chosen(one: WatchedSeries, method: str | None) -> bool:

@@ -20,8 +20,8 @@ from perfrun.text import counted
 def keep_confirmed(given: argparse.Namespace, rows: Sequence[ChangeRow]) -> tuple[str, ...]:
     """Bring the incidents up to date with what pairs have decided; return what is new of them.
 
-    Only in a workspace that keeps incidents, as one with nights of a suite does. What goes wrong becomes a line: the answer of the
-    command stands. Raises Interrupted.
+    Only in a workspace that keeps incidents, as one with nights of a suite does. What goes wrong
+    becomes a line: the answer of the command stands. Raises Interrupted.
     """
     workspace = parse_workspace(given.workspace)
     decided = [row for row in rows if row.status != "candidate"]
