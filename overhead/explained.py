@@ -4,8 +4,9 @@
     python -m overhead.explained --tries=10 --subject=torch --python=.envs/torch/bin/python ...
 
 Each try is a real explanation with real trials: one of a hundred functions (or one of ten operators
-of PyTorch) does more work on the new side, another one each time. After each try a line is printed
-and, with `--equal`, an explanation of two equal sides follows it.
+of PyTorch) does more work on the new side, another one each time. An operator is called more often
+or gets a larger input, by turns of a coin. After each try a line is printed and, with `--equal`, an
+explanation of two equal sides follows it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Cases(Benchmark):
 # Operators that PyTorch's profiler names so, each a call that takes part of a step.
 OPERATORS = {
     "aten::mm": "a @ b",
-    "aten::sort": "torch.sort(v[:10_000])",
+    "aten::sort": "torch.sort(v[: 10_000 * n])",
     "aten::cumsum": "torch.cumsum(v, 0)",
     "aten::tanh": "torch.tanh(v)",
     "aten::exp": "torch.exp(v)",
@@ -57,19 +58,27 @@ OPERATORS = {
     "aten::sigmoid": "torch.sigmoid(v)",
     "aten::sqrt": "torch.sqrt(w)",
 }
+WAYS = ("more often", "larger")  # in which an operator does more work
 _TORCH = """
 import torch
 torch.set_num_threads(1)
 a, b = torch.randn(320, 320), torch.randn(320, 320)
 v = torch.randn(200_000)
 w = v.abs()
+IS_LARGER = os.environ.get("HOW") == "larger"
+LARGE = (a.repeat(FACTOR, 1), b, v.repeat(FACTOR), w.repeat(FACTOR), FACTOR)
 CALLS = {calls}
 
 class Cases(Benchmark):
     def step(self):
         for name, call in CALLS.items():
-            for _ in range(FACTOR if name == SLOW else 1):
-                call()
+            if name != SLOW:
+                call(a, b, v, w, 1)
+            elif IS_LARGER:
+                call(*LARGE)
+            else:
+                for _ in range(FACTOR):
+                    call(a, b, v, w, 1)
 
     def measures(self):
         self.measure(self.step, iterations=20, warmup=3)
@@ -82,7 +91,9 @@ def write_subject(folder: Path, subject: str) -> list[str]:
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").touch()
     if subject == "torch":
-        calls = ", ".join(f"{name!r}: lambda: {code}" for name, code in OPERATORS.items())
+        calls = ", ".join(
+            f"{name!r}: lambda a, b, v, w, n: {code}" for name, code in OPERATORS.items()
+        )
         source, names = _HEAD + _TORCH.format(calls="{" + calls + "}"), list(OPERATORS)
     else:
         functions = "".join(
@@ -95,11 +106,12 @@ def write_subject(folder: Path, subject: str) -> list[str]:
     return names
 
 
-def explain(folder: Path, slow: str, factor: int, given: argparse.Namespace) -> dict[str, Any]:
+def explain(folder: Path, slow: str, how: str, given: argparse.Namespace) -> dict[str, Any]:
     """Run one explanation; return its document."""
     kind = "torch" if given.subject == "torch" else "cprofile"
     words = [sys.executable, str(ENTRY), "explain", f"--b=--env=SLOW={slow}"]
-    words += [f"--env=FACTOR={factor}", f"--python_path={folder}", f"--profile={kind}"]
+    words += [f"--env=FACTOR={given.factor}", f"--env=HOW={how}"]
+    words += [f"--python_path={folder}", f"--profile={kind}"]
     words += ["--benchmark_methods=pkg.cases.Cases.measures", f"--turns={given.turns}"]
     words += [f"--workspace={folder / 'workspace'}", "--format=json", "--quiet"]
     words += [f"--python={given.python}"] if given.python else []
@@ -132,16 +144,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     first = wrongly = also = 0
     for number in range(1, given.tries + 1):
         slow = "" if given.only_equal else chooser.choice(names)
-        document = explain(given.workspace, slow, given.factor, given)
+        how = chooser.choice(WAYS) if given.subject == "torch" else WAYS[0]
+        document = explain(given.workspace, slow, how, given)
         found = named(document)
         first += found[:1] == [slow]
         also += any(name != slow for name in found)
         ratio = document["time"]["new"] / document["time"]["base"]
-        text = f"{number}: {slow or 'nothing'} slowed, {ratio:.2f} times; "
+        text = f"{number}: {slow or 'nothing'} {how if slow else ''}, {ratio:.2f} times; "
         alike = any(one["common_is_named"] for one in document["profiles"])
         text += f"named {found[:3] or ('all' if alike else 'nothing')}"
         if given.equal:
-            equal = explain(given.workspace, "", given.factor, given)
+            equal = explain(given.workspace, "", how, given)
             alike = any(one["common_is_named"] for one in equal["profiles"])
             wrongly += bool(named(equal)) or alike
             text += f"; equal sides: named {named(equal) or ('all' if alike else 'nothing')}"

@@ -20,10 +20,14 @@ from perfrun.reports.output import OutputError, give_up_stdout, named_failures
 
 TYPE_CHECKING = False  # as type checkers read it: `typing` is no part of every start
 if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from perfrun.changes.change_report import ChangeRow
     from perfrun.options.plan import RunPlan
     from perfrun.run.command import Judge
 
 _RUN = ("perfrun.run.command", "run_command")
+_DETECT = ("perfrun.changes.detect", "detect_command")
 _HELP = ("perfrun.options.flags", "help_command")
 
 
@@ -131,7 +135,8 @@ def _help(words: list[str]) -> int:
 def _carry_out(command: tuple[str, str], words: list[str]) -> int:
     module, function = command
     carry_out = getattr(importlib.import_module(module), function)
-    status: int = carry_out(words, _judge) if command == _RUN else carry_out(words)
+    above = {_RUN: _judge, _DETECT: _kept_with_incidents}.get(command)  # what lies above a command
+    status: int = carry_out(words) if above is None else carry_out(words, above)
     return status
 
 
@@ -140,6 +145,13 @@ def _judge(plan: RunPlan) -> Judge:
     from perfrun.compare.after_run import make_judge
 
     return make_judge(plan)
+
+
+def _kept_with_incidents(given: Namespace, rows: Sequence[ChangeRow]) -> Sequence[str]:
+    """Keep confirmed changes with the incidents, and return what is told of them."""
+    from perfrun.incidents.after_detect import keep_confirmed
+
+    return keep_confirmed(given, rows)
 
 
 def _no_command(word: str) -> str:

@@ -21,6 +21,7 @@ from doc_commands import PAGES, ROOT
 
 from perfrun import benchmark
 from perfrun.changes.bisect import parse_bisect
+from perfrun.changes.bisect_results import Between, Given
 from perfrun.compare.ab import parse_ab
 from perfrun.compare.baseline_command import ACTIONS
 from perfrun.dlbs.command import parse_experiment
@@ -32,10 +33,17 @@ from perfrun.options.commands import COMMANDS
 from perfrun.versus.options import parse_versus
 from tests.summaries import summary, trials, write
 
+
+def between_results(given: Given) -> Between:
+    """Return a search for the flags that stand beside two results, which no page has."""
+    words = ("--git_repos=file:///r/one.git", "--benchmark_methods=pkg.mod.Class.method")
+    return Between(words=(*words, *given.common), good="one=0123abcd", bad="one=89abcdef")
+
+
 # All words of these are parsed, values too; they run benchmarks, or look at the machine.
 PARSERS: dict[str, Callable[[list[str]], Any]] = {
     "ab": parse_ab,
-    "bisect": parse_bisect,
+    "bisect": lambda words: parse_bisect(words, between_results),
     "dlbs": parse_experiment,
     "explain": parse_explain,
     "doctor": partial(parse_run, command="doctor"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import sys
@@ -12,16 +13,19 @@ from typing import Any
 
 from perfrun.analysis import bisecting
 from perfrun.analysis.bisecting import SearchRule
+from perfrun.changes.bisect_results import Between, Given, between
 from perfrun.changes.merged_order import Step, merged_steps
 from perfrun.changes.package_versions import PackageVersion, parse_versions, versions_in
 from perfrun.changes.search import Revision, search, shown_name
 from perfrun.changes.search_answer import Asked, answer_of, estimate_of
 from perfrun.changes.search_log import SearchLog, begin_search, unfinished_search
 from perfrun.changes.search_report import bisect_report, estimate_line
+from perfrun.compare.one_result import add_trust
 from perfrun.compare.paired_runs import new_seed
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.options.command_line import parse
-from perfrun.options.parsers import CommandParser, may_be_hash, parse_whole, split_at_dashes
+from perfrun.options.flags import flags_of_a_run
+from perfrun.options.parsers import CommandParser, may_be_hash, parse_whole, shown, split_at_dashes
 from perfrun.options.plan import RepoSpec, RunPlan, refuse_baseline, split_items
 from perfrun.options.store_address import FILE_NAME, parse_address
 from perfrun.reports.terminal import Terminal
@@ -37,6 +41,9 @@ Everything else is flags of a run (docs/reference/cli.md). One of:
       --git_repos='URL;main' --python_path=NAME --good=HASH --bad=HASH
   perfrun bisect --benchmark_methods=pkg.mod.Class.method \\
       --pythons=old/bin/python,...
+  perfrun bisect GOOD BAD --metric=NAME
+GOOD and BAD are two results, as for `perfrun show`: method, both commits of each repository,
+interpreter or image, flags and variables are those on record.
 
 Exit status: 0 one culprit found, 1 none (not reproduced, undecided, a range of revisions that do
 not run), 2 wrong usage, or good or bad do not run, 130 interrupted (--resume goes on from there).
@@ -280,10 +287,11 @@ def parser() -> CommandParser:
         "perfrun bisect",
         "Find the revision that changed a metric: pairs of trials decide each step.",
         _EPILOG,
-        "perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,... | "
-        "--versions=NAME==V,W,... | --wheels=DIR) "
+        "perfrun bisect (GOOD BAD | --good=HASH --bad=HASH | --images=A,B,... | "
+        "--pythons=A,B,... | --versions=NAME==V,W,... | --wheels=DIR) "
         "[flags of a run] [-- flags of the benchmark]",
     )
+    made.add_argument("results", metavar="GOOD BAD", nargs="*", help="two results, bad the later")
     made.flag("--good", "HASH", "commit from before the change; NAME=HASH,... of several")
     made.flag("--bad", "HASH", "commit that has it; of several repositories likewise")
     made.flag("--repo", "NAME", "search its commits, if --git_repos pins several")
@@ -295,6 +303,8 @@ def parser() -> CommandParser:
     made.flag("--metric", "NAME", "the metric that changed (default wall_time)")
     most = bisecting.MAX_PAIRS
     made.flag("--max_pairs", "N", f"most pairs of the search (default {most})", parse_whole, most)
+    made.switch("--allow_differences", "of two results: search though more than commits differs")
+    add_trust(made)
     made.switch("--into_merges", "search the commits of the merge that is found, too")
     made.add_pair_rules(bisecting.SearchRule.min_effect)
     return made
@@ -420,16 +430,26 @@ def _inside(
     return answer
 
 
-def parse_bisect(argv: Sequence[str]) -> BisectPlan:
-    """Parse the command line, without touching a file. Raises UsageError."""
+def parse_bisect(argv: Sequence[str], searched: Callable[[Given], Between] = between) -> BisectPlan:
+    """Parse the command line. Raises UsageError.
+
+    Where it names two results, `searched` reads them and says what is searched between them.
+    """
+    made = parser()
     own, after = split_at_dashes(argv)
-    given, common = parser().parse_known_args(own)
+    own, common = flags_of_a_run(own, made)
+    given, others = made.parse_known_intermixed_args(own)
+    common += others
     if given.method:
         common.append(f"--benchmark_methods={given.method}")
     words = (*common, *(("--", *after) if after else ()))
+    asked = _results(given, common, after, made)
+    found = searched(asked) if asked else None
+    if found is not None:
+        words = found.words
     ends = Ends(
-        good=given.good or None,
-        bad=given.bad or None,
+        good=found.good if found else given.good or None,
+        bad=found.bad if found else given.bad or None,
         images=given.images or None,
         pythons=given.pythons or None,
         repo=given.repo or None,
@@ -445,6 +465,35 @@ def parse_bisect(argv: Sequence[str]) -> BisectPlan:
         time_s=given.time_budget,
         seed=given.seed,
         into_merges=bool(given.into_merges),
+    )
+
+
+def _results(
+    given: argparse.Namespace, common: Sequence[str], after: Sequence[str], made: CommandParser
+) -> Given | None:
+    """Return the two results that are named, and what is said with them; None where none is."""
+    if not given.results:
+        for flag in ("trust", "allow_differences"):
+            if getattr(given, flag):
+                raise UsageError(f"--{flag} is about two results: perfrun bisect GOOD BAD")
+        return None
+    if len(given.results) != 2:
+        raise UsageError(
+            "perfrun bisect: name two results, GOOD and BAD, or say what is searched by flags "
+            f"({shown(given.results[0])} is no flag)"
+        )
+    for flag in ("good", "bad", "repo", "images", "pythons", "versions", "wheels"):
+        if getattr(given, flag):
+            raise UsageError(f"--{flag}: GOOD and BAD, two results, say what is searched")
+    good, bad = given.results
+    return Given(
+        good=good,
+        bad=bad,
+        common=tuple(common),
+        after=tuple(after),
+        trust=given.trust,
+        allows_differences=bool(given.allow_differences),
+        parser=made,
     )
 
 

@@ -125,7 +125,11 @@ class DetectResult:
     suspects: tuple[SuspectRow, ...] | None = None  # None: nothing was screened
 
 
-def detect_command(argv: Sequence[str]) -> int:
+# Keeps the confirmed changes with the incidents of the workspace; returns what is told of that.
+Keep = Callable[[argparse.Namespace, Sequence[ChangeRow]], Sequence[str]]
+
+
+def detect_command(argv: Sequence[str], keep: Keep | None = None) -> int:
     """Carry out `perfrun detect`: 1 when something got worse."""
     given = parser().parse_args(list(argv))
     since = parse_since(given.since, date.today())
@@ -171,6 +175,7 @@ def detect_command(argv: Sequence[str]) -> int:
                 suspects=None if found.suspects is None else suspect_lines(found.suspects),
             )
         )
+    _tell_incidents(keep, given, found.rows)
     if interrupted:
         say("interrupted; the same command goes on from here")
         return Interrupted.exit_code
@@ -180,6 +185,14 @@ def detect_command(argv: Sequence[str]) -> int:
         say(_nothing_judged(chosen))
         return UsageError.exit_code
     return 0
+
+
+def _tell_incidents(
+    keep: Keep | None, given: argparse.Namespace, rows: Sequence[ChangeRow]
+) -> None:
+    if keep is not None and any(row.confirmation is not None for row in rows):
+        for line in keep(given, rows):
+            say(line)
 
 
 def _is_chosen(one: WatchedSeries, method: str | None) -> bool:

@@ -11,11 +11,10 @@ from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
 from perfrun.explain.profile_rows import KINDS
 from perfrun.options.command_line import parse
-from perfrun.options.containment import COMPANIONS
 from perfrun.options.parsers import CommandParser, may_be_hash, parse_shell_words, split_at_dashes
 from perfrun.options.plan import RepoSpec, RunPlan, parse_selectors, refuse_baseline
 from perfrun.run.own_results import OwnResults
-from perfrun.summary.reconstruction import Reconstruction, reconstruct
+from perfrun.summary.reconstruction import Reconstruction, reconstruct, words_beside
 from perfrun.summary.record import SummaryRecord, parse_record, read_content
 
 _COMMON = "the common flags"
@@ -201,17 +200,9 @@ def run_again(given: Given, plan: RunPlan, method: str, made: Reconstruction) ->
 
     The common flags come after those on record, so that what the user gives counts.
     """
-    left: tuple[str, ...] = ()
-    if plan.flags.get("image"):
-        left = ("python", "image", "image_python")
-    elif plan.flags.get("python"):
-        left = ("image", *COMPANIONS)
-    recorded = [
-        word for word in made.words if not word.startswith(tuple(f"--{name}=" for name in left))
-    ]
     own = replace(
         given,
-        common=(*recorded, f"--benchmark_methods={method}", *given.common),
+        common=(*words_beside(made, plan.flags), f"--benchmark_methods={method}", *given.common),
         after=(*made.benchmark_flags, *given.after),
     )
     found = _parsed(own, ())

@@ -14,8 +14,7 @@ from perfrun.explain.answer import Answer, answer_of, document_of
 from perfrun.explain.arms import Given, Sides, sides_of
 from perfrun.explain.explain_report import markdown_report, show
 from perfrun.explain.turns import ExplainFailed, frameworks_of, run_turns
-from perfrun.options.flags import complete_prefix
-from perfrun.options.flags import parser as run_parser
+from perfrun.options.flags import flags_of_a_run
 from perfrun.options.parsers import (
     CommandParser,
     parse_duration,
@@ -73,7 +72,7 @@ def parse_explain(argv: Sequence[str]) -> tuple[Given, Any]:
     """Parse the command line, without touching a file. Raises UsageError."""
     made = parser()
     words, after = split_at_dashes(argv)
-    words, common = _apart(words, made)
+    words, common = flags_of_a_run(words, made)
     own, others = made.parse_known_intermixed_args(words)
     given = Given(
         base=own.base,
@@ -86,30 +85,6 @@ def parse_explain(argv: Sequence[str]) -> tuple[Given, Any]:
         parser=made,
     )
     return given, own
-
-
-def _apart(words: Sequence[str], made: CommandParser) -> tuple[list[str], list[str]]:
-    """Return the words of this command and the flags of a run, each in one word with its value.
-
-    The parser of this command does not know these flags: of `--timeout 5` it would leave a 5
-    behind, and take it for BASE or NEW.
-    """
-    flags = run_parser("run")._option_string_actions
-    own: list[str] = []
-    common: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        name, equals, _ = complete_prefix(word).partition("=")
-        action = None if name in made._option_string_actions else flags.get(name)
-        if action is None:
-            own.append(word)
-        elif equals or action.nargs is not None or (value := next(rest, None)) is None:
-            common.append(word)
-        elif value.startswith("-"):  # the flag has no value, which its own parser says
-            common += [word, value]
-        else:
-            common.append(f"{word}={value}")
-    return own, common
 
 
 def explain_command(argv: Sequence[str]) -> int:

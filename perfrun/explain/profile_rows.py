@@ -89,8 +89,8 @@ def reading_of(kind: str, result: TrialResult) -> Reading:
     except (OSError, Refused) as error:
         raise NoRows(f"its rows cannot be read: {error}") from None
     key, unit = _FIGURES[kind]
-    if kind == "torch" and any(_number(row, "device_s") for row in _objects(said)):
-        key = "device_s"
+    if kind == "torch":
+        key = _key_of_operators(_objects(said), key)
     steps = _steps(recorded.get("windows"))
     is_per_step = steps is not None and unit != "bytes"
     per = steps if is_per_step and steps else 1
@@ -103,6 +103,14 @@ def reading_of(kind: str, result: TrialResult) -> Reading:
         rows=tuple(row for row in rows if row is not None),
         notes=tuple(map(str, recorded.get("notes") or ())),
     )
+
+
+def _key_of_operators(rows: Sequence[Mapping[str, Any]], usual: str) -> str:
+    """Return the figure of operators: times of a device, or medians, where all rows have them."""
+    if any(_number(row, "device_s") for row in rows):
+        return "device_s"
+    has_medians = bool(rows) and all(_number(row, "median_s") is not None for row in rows)
+    return "median_s" if has_medians else usual
 
 
 def _objects(said: Any) -> list[Mapping[str, Any]]:

@@ -115,6 +115,7 @@ class Culprit:
     name: str
     author: str
     subject: str
+    repository: str = ""  # the name of its checkout; '' where it was not written down
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,8 @@ class Bisection:
     why: str = ""  # with ended: why it has found none
     previous: str = ""  # with found: the commit before it
     tries: int = 1  # with ended: that failed
+    trials: int = 0  # that the search has run, once it is over
+    spent_s: float = 0.0  # by these, and to make their environments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,9 +280,7 @@ def incident_row(one: Incident) -> dict[str, Any]:
             "commits": {name: list(pair) for name, pair in one.main.commits.items()},
             "differences": list(one.differences),
         },
-        "culprit": None
-        if culprit is None
-        else {"name": culprit.name, "author": culprit.author, "subject": culprit.subject},
+        "culprit": None if culprit is None else _culprit_row(culprit),
         "bisection": None if one.bisection is None else _bisection_row(one.bisection),
         "explanation": None if one.explanation is None else _explanation_row(one.explanation),
         "owner": one.owner or None,
@@ -314,8 +315,17 @@ def _change_row(change: Worsening) -> dict[str, Any]:
     }
 
 
+def _culprit_row(one: Culprit) -> dict[str, Any]:
+    return {**asdict(one), "repository": one.repository or None}
+
+
 def _bisection_row(one: Bisection) -> dict[str, Any]:
-    return {"state": one.state, "why": one.why or None}
+    return {
+        "state": one.state,
+        "why": one.why or None,
+        "trials": one.trials,
+        "spent_s": one.spent_s,
+    }
 
 
 def _explanation_row(one: Explanation) -> dict[str, Any]:

@@ -78,7 +78,9 @@ _CHANGE = schema.table(
     absent={"returned": None, "drift": None},
 )
 _CULPRIT = schema.table(
-    dict.fromkeys(("name", "author", "subject"), _text), needs=("name", "author", "subject")
+    dict.fromkeys(("name", "author", "subject", "repository"), _text),
+    needs=("name", "author", "subject"),
+    absent={"repository": ""},
 )
 _BISECTION = schema.table(
     {
@@ -86,9 +88,11 @@ _BISECTION = schema.table(
         "why": _text,
         "previous": _text,
         "tries": schema.whole(),
+        "trials": schema.whole(),
+        "spent_s": schema.seconds,
     },
     needs=("state",),
-    absent={"why": "", "previous": "", "tries": 1},
+    absent={"why": "", "previous": "", "tries": 1, "trials": 0, "spent_s": 0.0},
 )
 _EXPLANATION = schema.table(
     {

@@ -360,7 +360,12 @@ def _differences(row: ChangeRow) -> tuple[str, ...] | None:
 
 def _culprit(found: Search) -> Culprit:
     own = found.culprit
-    return Culprit(name=own["name"], author=own["author"] or "", subject=own["subject"] or "")
+    return Culprit(
+        name=own["name"],
+        author=own["author"] or "",
+        subject=own["subject"] or "",
+        repository=own["repository"] or "",
+    )
 
 
 def _going_on(workspace: Path) -> list[Sequence[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
 from perfrun.incidents.incident import Commits, Drifting, Incident, Worsening
-from perfrun.reports.figures import changed_by
+from perfrun.reports.figures import changed_by, time_left
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import cell, markdown_code, page
 from perfrun.shown import markdown as markdown_of
@@ -37,8 +37,16 @@ def incident_text(
         f"incident {one.id}{of}: {methods} worse since the night of {one.began}, most "
         f"{clean(largest.method)}: {clean(largest.metric)} {changed_by(largest.ratio)} "
         f"({status_text(one)}{pairs}): {cause_text(one, clean, commits)}"
-        f"{explained_text(one, clean)}"
+        f"{search_text(one, '; found by ')}{explained_text(one, clean)}"
     )
+
+
+def search_text(one: Incident, before: str) -> str:
+    """Return what the search for the commit has cost, after some words; '' where none found it."""
+    found = one.bisection
+    if found is None or found.state != "found" or not found.trials:
+        return ""
+    return f"{before}{counted(found.trials, 'trial')} in {time_left(found.spent_s)}"
 
 
 def explained_text(one: Incident, clean: Clean) -> str:
@@ -53,7 +61,9 @@ def cause_text(one: Incident, clean: Clean, commits: Clean) -> str:
         culprit = one.culprit
         author = f" of {clean(culprit.author)}" if culprit.author else ""
         subject = f": {clean(culprit.subject)}" if culprit.subject else ""
-        return f"{commits(culprit.name[:_HASH])}{author}{subject}"
+        several = len(one.main.commits) > 1 and bool(culprit.repository)
+        repository = f"{clean(culprit.repository)} " if several else ""
+        return f"{repository}{commits(culprit.name[:_HASH])}{author}{subject}"
     differences = _differences(one.differences, clean)
     if one.kind == "drift" and one.drift is not None:
         return drift_text(one.drift)
@@ -148,7 +158,8 @@ def _facts(one: Incident) -> list[str]:
 
 
 def _cause_facts(one: Incident) -> list[str]:
-    facts = []
+    search = search_text(one, "bisection: found by ")
+    facts = [search] if search else []
     if one.bisection is not None and one.bisection.state == "ended":
         facts.append(f"bisection: ended without a commit: {one.bisection.why}")
     if one.explanation is not None:

@@ -30,8 +30,10 @@ from perfrun.nightly.own_command import Carried, carry_out
 from perfrun.nightly.report import NightReport
 from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_incidents import what_went_wrong, with_news
+from perfrun.reports.figures import time_left
 from perfrun.run.interruption import Interruption
 from perfrun.run.progress import Screen
+from perfrun.text import counted
 
 _SHORTEST_S = 1.0  # of time left, with which it is not worth to begin
 _MOST_ROWS = 3
@@ -42,9 +44,10 @@ _REVISION = schema.table(
         "name": _text,
         "author": schema.maybe(_text),
         "subject": schema.maybe(_text),
+        "repository": schema.maybe(_text),
     },
     needs=("name",),
-    absent={"author": None, "subject": None},
+    absent={"author": None, "subject": None, "repository": None},
 )
 _ANSWER = schema.table(
     {
@@ -52,9 +55,11 @@ _ANSWER = schema.table(
         "culprit": schema.maybe(_REVISION),
         "previous": schema.maybe(_REVISION),
         "pairs_run": schema.whole(),
+        "trials_run": schema.whole(),
+        "spent_s": schema.seconds,
     },
     needs=("status",),
-    absent={"culprit": None, "previous": None, "pairs_run": 0},
+    absent={"culprit": None, "previous": None, "pairs_run": 0, "trials_run": 0, "spent_s": 0.0},
 )
 _ROW = schema.table(
     {
@@ -229,30 +234,45 @@ class _Causes:
         ends = _ends(change.commits)
         self._screen.note(f"bisecting incident {one.id}: {change.metric} of {change.method}")
         words = ("bisect", *asked.words, *ends, f"--metric={change.metric}", "--resume")
+        begun_s = time.monotonic()
         done = carry_out((*words, *asked.after), limit_s, self._interruption)
         found = _checked(_ANSWER, done)  # it may come with the interruption
         if found is None and done.late:
-            self._notes.append(f"Incident {one.id}: the bisection goes on in the next night.")
+            spent = time_left(time.monotonic() - begun_s)
+            self._notes.append(
+                f"Incident {one.id}: the bisection goes on in the next night, after {spent} of "
+                "this one."
+            )
             return replace(one, bisection=Bisection(state="going_on"))
         if found is None:
             why = done.said or f"the bisection ended with status {done.status}"
             tries = _next_try(one.bisection)
             return replace(one, bisection=Bisection(state="ended", why=why, tries=tries))
-        culprit = found["culprit"]
+        culprit, trials, spent_s = found["culprit"], found["trials_run"], found["spent_s"]
         if found["status"] != "found" or culprit is None:
-            why = f"{_WHY_NOT.get(found['status'], found['status'])}, {found['pairs_run']} pairs"
-            return replace(one, bisection=Bisection(state="ended", why=why, tries=_MOST_TRIES))
+            cost = f"{found['pairs_run']} pairs, {counted(trials, 'trial')} in {time_left(spent_s)}"
+            why = f"{_WHY_NOT.get(found['status'], found['status'])}, {cost}"
+            ended = Bisection(
+                state="ended", why=why, tries=_MOST_TRIES, trials=trials, spent_s=spent_s
+            )
+            return replace(one, bisection=ended)
         named = Culprit(
             name=culprit["name"],
             author=culprit["author"] or "",
             subject=culprit["subject"] or "",
+            repository=culprit["repository"] or "",
         )
         previous = found["previous"]
         return replace(
             one,
             culprit=named,
             owner=one.owner or owner_of(one.changes, {}, named.author),
-            bisection=Bisection(state="found", previous=previous["name"] if previous else ""),
+            bisection=Bisection(
+                state="found",
+                previous=previous["name"] if previous else "",
+                trials=trials,
+                spent_s=spent_s,
+            ),
         )
 
     def _is_to_explain(self, one: Incident) -> bool:

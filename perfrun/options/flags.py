@@ -253,6 +253,32 @@ def complete_prefix(word: str) -> str:
     return f"{fits[0]}{equals}{value}" if len(fits) == 1 and len(name) > 2 else word
 
 
+def flags_of_a_run(
+    words: Sequence[str], made: argparse.ArgumentParser
+) -> tuple[list[str], list[str]]:
+    """Return the words of a command and the flags of a run, each in one word with its value.
+
+    The parser of a command, `made`, does not know these flags: of `--timeout 5` it would leave a 5
+    behind, and take it for a word of its own.
+    """
+    flags = parser("run")._option_string_actions
+    own: list[str] = []
+    common: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = complete_prefix(word).partition("=")
+        action = None if name in made._option_string_actions else flags.get(name)
+        if action is None:
+            own.append(word)
+        elif equals or action.nargs is not None or (value := next(rest, None)) is None:
+            common.append(word)
+        elif value.startswith("-"):  # the flag has no value, which its own parser says
+            common += [word, value]
+        else:
+            common.append(f"{word}={value}")
+    return own, common
+
+
 def unknown_flag(
     word: str, made: argparse.ArgumentParser, also: argparse.ArgumentParser | None = None
 ) -> str:

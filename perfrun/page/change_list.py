@@ -101,7 +101,7 @@ def _shown(row: ChangeRow, found: Sequence[Search], recent: int, place: Place) -
         pairs=judged.get("pairs") or 0,
         text=confirmation_text(row.status, judged),
         commits=tuple(commit_texts(row.commits_before, row.commits_after)),
-        culprit=None if search is None else _culprit(search),
+        culprit=None if search is None else culprit_shown(search, row),
         environment=tuple(_environment(row)),
         machine_suspect=row.machine_suspect,
         is_recent=date.fromisoformat(row.alarm_night).toordinal() >= recent,
@@ -116,9 +116,13 @@ def _environment(row: ChangeRow) -> Iterator[str]:
             yield text
 
 
-def _culprit(search: Search) -> Culprit:
+def culprit_shown(search: Search, row: ChangeRow) -> Culprit:
+    """Return the commit that explains a change, with its repository where several moved."""
+    before, after = row.commits_before, row.commits_after
+    moved = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
     return Culprit(
         commit=search.culprit["name"],
+        repository=(search.culprit["repository"] or "") if len(moved) > 1 else "",
         subject=search.culprit["subject"] or "",
         author=search.culprit["author"] or "",
         ratio=search.ratio,

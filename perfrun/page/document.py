@@ -36,6 +36,7 @@ class Culprit:
     """The commit that `perfrun bisect` found."""
 
     commit: str
+    repository: str  # the name of its checkout where several moved, else ''
     subject: str
     author: str
     ratio: float | None  # against the commit before it

@@ -13,20 +13,13 @@ from typing import Any
 
 from perfrun.compare.command import allowed_kinds
 from perfrun.compare.differences import GUARDED
+from perfrun.compare.one_result import ALL, Asked, add_trust, find, refuse_without_consent
 from perfrun.dataclass import asdict
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.plan import RunPlan
 from perfrun.probes.machine import Machine, machine
-from perfrun.replay.asked import (
-    ALL,
-    Asked,
-    add_trust,
-    find,
-    plan_of,
-    recorded_sha256,
-    refuse_without_consent,
-)
+from perfrun.replay.asked import plan_of, recorded_sha256
 from perfrun.replay.capsule import is_capsule
 from perfrun.replay.judgement import (
     facts_not_matched,
@@ -152,7 +145,7 @@ def _prepared(
         hold(replays, digest, screen.note, held)
         python = str(rebuilt(asked.record.document, place / "venv", python, screen.note))
     plan = _plan(asked, place, python)
-    refuse_without_consent(asked, plan, workspace, given.trust, python)
+    refuse_without_consent(asked, plan, workspace, given.trust, "replay it", python)
     return asked, plan, None
 
 

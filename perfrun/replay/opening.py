@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from perfrun.compare.one_result import ALL, Asked, read
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import RunPlan, parse_repos, split_items
-from perfrun.replay.asked import ALL, Asked, plan_of, read
+from perfrun.replay.asked import plan_of
 from perfrun.replay.capsule import SUMMARY, Manifest, read_manifest
 from perfrun.replay.repositories import read_bundle
 from perfrun.summary.series_identity import objects, section, text

@@ -14,17 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from perfrun import __version__
+from perfrun.compare.one_result import Asked, add_trust, find, refuse_without_consent
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
 from perfrun.options.plan import RunPlan
-from perfrun.replay.asked import (
-    Asked,
-    add_trust,
-    find,
-    plan_of,
-    recorded_sha256,
-    refuse_without_consent,
-)
+from perfrun.replay.asked import plan_of, recorded_sha256
 from perfrun.replay.capsule import (
     LOCK,
     SUMMARY,
@@ -76,7 +70,7 @@ def pack_command(argv: Sequence[str]) -> int:
     target = Path(given.output or (LOCK if given.lock else "capsule.tar")).absolute()
     screen = Terminal(sys.stderr, sys.stderr, quiet=False)
     plan = plan_of(asked, workspace)
-    refuse_without_consent(asked, plan, workspace, given.trust)
+    refuse_without_consent(asked, plan, workspace, given.trust, "replay it")
     if given.lock and plan.container:
         raise UsageError("--lock: the result is of a container; its image is the lock")
     try:

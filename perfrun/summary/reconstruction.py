@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.options.containment import COMPANIONS
 from perfrun.summary.series_identity import objects, section, text
 
 _HIDDEN = "***"  # redaction replaces a secret by this
@@ -59,6 +60,20 @@ def reconstruct(document: Mapping[str, Any]) -> Reconstruction:
     after = tuple(map(str, own.get("benchmark_flags") or ()))
     lost += ["the secret in the flags after --"] if any(_HIDDEN in flag for flag in after) else []
     return Reconstruction(words=tuple(words), benchmark_flags=after, lost=tuple(lost))
+
+
+def words_beside(made: Reconstruction, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the recorded words that can stand before the flags that the user gives.
+
+    Of an interpreter and an image there is only one, which is then the user's.
+    """
+    left: tuple[str, ...] = ()
+    if given.get("image"):
+        left = ("python", "image", "image_python")
+    elif given.get("python"):
+        left = ("image", *COMPANIONS)
+    beginnings = tuple(f"--{name}=" for name in left)
+    return tuple(word for word in made.words if not (left and word.startswith(beginnings)))
 
 
 def _code(own: Mapping[str, Any], lost: list[str]) -> list[str]:

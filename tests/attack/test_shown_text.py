@@ -244,11 +244,14 @@ def incident(text: str, *, is_fixed: bool) -> Incident:
         method=text, metric=text, environment=text, hardware=text, settings=text, series=text,
         ratio=1.5, low=1.1, high=2.0, level=1.0, night="2026-11-21", alarm_night="2026-11-21",
         status="candidate", is_machine=False, before_execution_id=text, after_execution_id=text,
-        commits={text: (text, text)}, differences=(text,), returned=returned if is_fixed else None,
+        commits={text: (text, text), "b": ("", text)}, differences=(text,),
+        returned=returned if is_fixed else None,
     )  # fmt: skip
     return Incident(
         id=1, changes=(change,), owner=text, is_fixed=is_fixed,
-        culprit=None if is_fixed else Culprit(name=text, author=text, subject=text),
+        culprit=None
+        if is_fixed
+        else Culprit(name=text, author=text, subject=text, repository=text),
         decision=Decision(what="reopened", at=1.0, day="2026-11-20", reason=text),
         bisection=Bisection(state="ended", why=text), explanation=Explanation(rows=(text,)),
     )  # fmt: skip

@@ -86,3 +86,39 @@ def test_the_repository_the_merge_and_the_commit_within_it_are_named(tmp_path: P
     assert f"of      two, beside one {ones[-1][:12]}" in again.stdout
     assert "merges  pull request #12, branch x/faster\n" in again.stdout
     assert f"Inside the merge:\n{inside[:12]} is the first slower or worse one" in again.stdout
+
+
+def test_a_search_between_two_results_takes_everything_from_their_files(tmp_path: Path) -> None:
+    """Both ran with a variable and a second repository, which the command does not name."""
+    world = World(tmp_path)
+    one, two = tmp_path / "one", tmp_path / "two"
+    bench = {"bench/__init__.py": "", "bench/cases.py": SOURCE}
+    bench["bench/settings.py"] = "import os\nA = float(os.environ['SIZE'])\n"
+    make_repository(one, [bench])
+    twos = make_repository(
+        two, [{"kernels.py": "B = 1.0\n"}, {"n": "1"}, {"kernels.py": "B = 1.5\n"}, {"n": "2"}]
+    )
+    place = f"--workspace={world.workspace}"
+
+    def result(commit: str, size: str) -> str:
+        repos = f"--git_repos={one.as_uri()},{two.as_uri()};;{commit}"
+        words = (repos, "--python_path=one,two", f"--env=SIZE={size}", place, "--format=json")
+        done = world.run_words([world.python, world.entry, *words, f"--benchmark_methods={SPIN}"])
+        assert done.code == 0, done.stderr
+        return str(world.summary_files()[-1])
+
+    good, other, bad = result(twos[0], "1"), result(twos[0], "2"), result(twos[-1], "1")
+    words = (place, "--metric=cpu_s", "--seed=1", "--format=json")
+    done, answer = bisect(world, good, bad, *words)
+    assert answer["status"] == "found", done.stderr
+    assert (answer["method"], answer["culprit"]["name"]) == (SPIN, twos[2])
+    assert answer["culprit"]["repository"] == "two"
+
+    refused = world.run_words([world.python, world.entry, "bisect", other, bad, *words])
+    assert refused.code == 2
+    assert "differ in more than commits: SIZE 2 -> 1; --allow_differences" in refused.stderr
+    elsewhere = f"--workspace={tmp_path / 'elsewhere'}"
+    refused = world.run_words([world.python, world.entry, "bisect", good, bad, elsewhere])
+    assert refused.code == 2
+    assert "imported, not run in this workspace: to search its commits is to run" in refused.stderr
+    assert not (tmp_path / "elsewhere" / "bisect").exists()

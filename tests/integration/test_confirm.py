@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import schemas
 
+from perfrun.incidents import ledger
 from tests.gitrepos import make_repository
 from tests.worlds import HOLD, World, finish, strict, wait_held, written_here
 
@@ -100,10 +101,13 @@ def test_a_change_that_is_there_is_confirmed(history: tuple[World, list[str]]) -
     code, changes = detect(world, workspace)
     assert [change["status"] for change in changes] == ["candidate"]
     assert (changes[0]["confirmation"], code) == (None, 1)
+    (workspace / "nights").mkdir()  # it keeps incidents
     code, changes = detect(world, workspace, "--confirm", "--max_pairs=60")
     told = changes[0]["confirmation"]
     assert (changes[0]["status"], code) == ("confirmed", 1), told
     assert told["low"] > 1.4
+    (incident,) = ledger.read(workspace).incidents
+    assert (incident.status, incident.methods) == ("confirmed", [SPIN])
     assert told["not_reconstructed"] == []
     summaries = list((workspace / "ab" / "a" / "output").glob("*/perfzero_summary.json"))
     ran = json.loads(summaries[0].read_text(encoding="utf-8"))

@@ -72,7 +72,8 @@ def test_a_confirmed_incident_is_bisected_over_two_nights_and_explained(tmp_path
     code, report, incident = night("1s", "1s")  # which is over before a pair of it is
     assert (code, incident["news"], incident["status"]) == (1, "new", "bisecting"), report["notes"]
     assert incident["cause"]["commits"] == {"repo": [good, bad]}
-    assert incident["bisection"] == {"state": "going_on", "why": None}
+    going_on = {"state": "going_on", "why": None, "trials": 0, "spent_s": 0.0}
+    assert incident["bisection"] == going_on
     assert incident["explanation"] is None  # its commit comes first
     assert any("the bisection goes on in the next night" in note for note in report["notes"])
 
@@ -80,6 +81,8 @@ def test_a_confirmed_incident_is_bisected_over_two_nights_and_explained(tmp_path
     assert (code, incident["news"], incident["status"]) == (0, "found", "culprit_found"), incident
     assert incident["culprit"]["name"] == culprit
     assert incident["culprit"]["subject"] == "Another way to look up"
+    assert incident["culprit"]["repository"] == "repo"
+    assert incident["bisection"]["trials"] > 0
     assert incident["owner"] == "C <c@example.com>"
     (first, *_) = incident["explanation"]["rows"]
     assert first.startswith("look_up (repo/bench/cases.py:6) slower, ")
@@ -87,6 +90,7 @@ def test_a_confirmed_incident_is_bisected_over_two_nights_and_explained(tmp_path
     assert (explained["base"], explained["new"]) == (between, culprit)
     written = (place.world.workspace / "nights" / report["night"] / "report.md").read_text("utf-8")
     assert "Found: incident 1" in written
+    assert f"; found by {incident['bisection']['trials']} trials in " in written
     assert "look\\_up (repo/bench/cases.py:6) slower, " in written
 
     code, report, incident = night("20m", "20m")

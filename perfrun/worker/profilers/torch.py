@@ -11,8 +11,9 @@ import logging
 import os
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
+from perfrun.worker.measure.statistics import median
 from perfrun.worker.profilers.profile_recorder import ProfileRecorder, Row, imported
 
 _US = 1e-6  # the profiler's times are in microseconds
@@ -35,6 +36,8 @@ class TorchRecorder(ProfileRecorder):
         self.version = str(torch.__version__)
         self._open: Any = None
         self._kept: List[Any] = []
+        self._steps = 0  # of the window that is open
+        self._median_s: Optional[Dict[str, float]] = {}  # None: a window is not of timed steps
 
     def start(self) -> None:
         profiler = self._torch.profiler
@@ -42,8 +45,12 @@ class TorchRecorder(ProfileRecorder):
         if self._torch.cuda.is_available():
             activities.append(profiler.ProfilerActivity.CUDA)
         self._open = profiler.profile(activities=activities, record_shapes=True)
+        self._steps = 0
         with _without_marks():
             self._open.start()
+
+    def note_steps(self, steps: int) -> None:
+        self._steps = steps
 
     def stop(self, keep: bool) -> None:
         recorded, self._open = self._open, None
@@ -56,6 +63,14 @@ class TorchRecorder(ProfileRecorder):
             handler = self._torch.profiler.tensorboard_trace_handler(self.folder, use_gzip=True)
             handler(recorded)
             self._kept.append(recorded.key_averages())
+            self._add_medians(recorded)
+
+    def _add_medians(self, recorded: Any) -> None:
+        if not self._steps:
+            self._median_s = None
+        if self._median_s is not None:
+            for name, value in median_times(recorded.events(), self._steps).items():
+                self._median_s[name] = self._median_s.get(name, 0.0) + value
 
     def top(self) -> List[Row]:
         rows: Dict[str, Row] = {}
@@ -75,6 +90,34 @@ class TorchRecorder(ProfileRecorder):
             if not rows:
                 self.notes.append("nothing was recorded: the method ran no PyTorch operation")
         return sorted(rows.values(), key=lambda row: -float(row[key]))[: self.most_rows]
+
+    def all_rows(self, _rows: List[Row]) -> List[Row]:
+        """Return the rows, with `median_s` where all that was recorded are timed steps."""
+        if not self._median_s:
+            return _rows
+        return [{**row, "median_s": self._median_s.get(row["name"], 0.0)} for row in _rows]
+
+
+def median_times(events: Iterable[Any], steps: int) -> Dict[str, float]:
+    """Return each operator's own seconds on the host, as if each step were like the median one.
+
+    The profiler has no processor time: what takes the processor from a call, or its memory, makes
+    that call longer. A call is compared with those at its place in the other steps or, where the
+    steps do not have the same number of calls, with all calls of the same input shapes.
+    """
+    calls: Dict[str, List[Any]] = {}
+    for event in events:
+        calls.setdefault(event.key, []).append(event)
+    found = {}
+    for name, own in calls.items():
+        alike: Dict[Any, List[float]] = {}
+        own.sort(key=lambda event: event.time_range.start)
+        of_step, rest = divmod(len(own), steps)
+        for number, event in enumerate(own):
+            place = repr(event.input_shapes) if rest else number % of_step
+            alike.setdefault(place, []).append(event.self_cpu_time_total * _US)
+        found[name] = sum(median(times) * len(times) for times in alike.values())
+    return found
 
 
 @contextlib.contextmanager

@@ -40,6 +40,17 @@ def test_figures_are_those_of_one_step(tmp_path: Path) -> None:
     assert whole.value == 5.0
 
 
+def test_operators_are_compared_by_the_best_figure_that_all_of_them_have(tmp_path: Path) -> None:
+    one = {"name": "mm", "calls": 10, "self_s": 9.0, "median_s": 5.0}
+    for rows, figure, value in (
+        ([one], "median_s", 0.5),
+        ([one, {"name": "exp", "self_s": 1.0}], "self_s", 0.9),
+        ([{**one, "device_s": 2.0}], "device_s", 0.2),
+    ):
+        reading = reading_of("torch", trial(tmp_path, rows))
+        assert (reading.figure, reading.rows[0].value) == (figure, value)
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -170,13 +170,14 @@ def test_a_bisection_names_culprit_and_owner(told: Told) -> None:
         lock.own()
         assert [one["status"] for one in told()] == ["suspect", "bisecting"]
     author = "A\x1b[2J <a@example.com>"
-    culprit = {"name": "9" * 40, "author": author, "date": None, "subject": "slow"}
+    culprit = {"name": "9" * 40, "author": author, "repository": "models", "subject": "slow"}
     answer = {"status": "found", "method": MANY[0], "metric": "wall_time", "direction": "worse"}
     (folder / "answer.json").write_text(json.dumps({**answer, "culprit": culprit}))
     other, found = told()
     assert other["owner"] is None
     assert (found["status"], found["owner"]) == ("culprit_found", author)
-    assert found["culprit"] == {"name": "9" * 40, "author": author, "subject": "slow"}
+    named = {"name": "9" * 40, "author": author, "subject": "slow", "repository": "models"}
+    assert found["culprit"] == named
     text = told.text()[1]
     assert "cause: 999999999999 of A\\x1b[2J <a@example.com>: slow" in text
     assert "\x1b" not in text
@@ -205,7 +206,7 @@ def test_a_step_whose_commit_was_found_is_no_part_of_a_drift(told: Told) -> None
     folder.mkdir(parents=True)
     revisions = ["b" * 40, "c" * 40]
     (folder / "search.jsonl").write_text(json.dumps({"revisions": revisions}) + "\n")
-    culprit = {"name": "c" * 40, "author": "A", "date": None, "subject": "slow"}
+    culprit = {"name": "c" * 40, "author": "A", "repository": "models", "subject": "slow"}
     answer = {"status": "found", "method": ALONE, "metric": "wall_time", "direction": "worse"}
     (folder / "answer.json").write_text(json.dumps({**answer, "culprit": culprit}))
     kinds = [(own["cause"]["kind"], own["status"]) for own in told()]
@@ -285,7 +286,7 @@ def test_only_what_can_be_read_again_is_written(tmp_path: Path) -> None:
         high=math.inf,
         returned=Returned(night=NIGHT, alarm_night=NIGHT, commits={outside: ("", outside)}),
     )
-    culprit = Culprit(name=outside, author=outside, subject=outside)
+    culprit = Culprit(name=outside, author=outside, subject=outside, repository=outside)
     one = Incident(id=1, changes=(change,), owner=outside, culprit=culprit)
     known = Ledger(incidents=(one,), next=2, canaries=(outside,), owners={outside: outside})
     written = ledger.change(tmp_path, lambda _: known)

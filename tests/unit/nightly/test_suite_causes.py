@@ -105,7 +105,8 @@ def test_an_answer_that_comes_with_the_interruption_counts(
 ) -> None:
     commit = {"name": CULPRIT.name, "author": "A", "subject": ""}
     document = {"status": "found", "culprit": commit, "previous": commit, "pairs_run": 9}
-    answers = [document, None]
+    several = {**document, "culprit": {**commit, "repository": "models"}}
+    answers = [document, None, {**several, "trials_run": 20, "spent_s": 130.0}]
 
     def carried(*_: object) -> Carried:
         return Carried(status=0, late=True, document=answers.pop(0), said="")
@@ -115,6 +116,24 @@ def test_an_answer_that_comes_with_the_interruption_counts(
     assert found.culprit == CULPRIT
     assert found.bisection == Bisection(state="found", previous=CULPRIT.name)
     assert causes._bisect(ONE, asked(), 1.0).bisection == Bisection(state="going_on")
+    [note] = causes._notes
+    assert note.endswith("the bisection goes on in the next night, after 0 s of this one.")
+    found = causes._bisect(ONE, asked(), 1.0)
+    assert found.culprit == replace(CULPRIT, repository="models")
+    assert found.bisection == replace(
+        Bisection(state="found", previous=CULPRIT.name), trials=20, spent_s=130.0
+    )
+
+
+def test_a_search_without_a_commit_says_what_it_has_cost(
+    causes: _Causes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = {"status": "undecided", "pairs_run": 9, "trials_run": 20, "spent_s": 130.0}
+    done = Carried(status=1, late=False, document=document, said="")
+    monkeypatch.setattr(suite_causes, "carry_out", lambda *_: done)
+    over = causes._bisect(ONE, asked(), 1.0).bisection
+    assert over is not None
+    assert over.why.endswith("between the commits, 9 pairs, 20 trials in 2 min")
 
 
 def test_a_cause_that_was_not_found_is_looked_for_again_once_it_is_reopened() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.changes.change_report import ChangeRow, change_row
+from perfrun.page.change_list import culprit_shown
 from perfrun.page.events import confirmed_by_nights, culprit_of, revisions_of, searches
 
 ROW = ChangeRow(
@@ -80,6 +81,10 @@ def test_a_culprit_of_several_repositories_is_of_the_change_that_brackets_it(
     found = searches(tmp_path)
     row = replace(ROW, commits_before={"a": "a0", "b": "b1"}, commits_after={"a": "a1", "b": "b3"})
     assert culprit_of(row, found) is found[0]
+    # The page names the repository where several moved.
+    assert culprit_shown(found[0], row).repository == "b"
+    still = replace(row, commits_before={"a": "a1", "b": "b1"})
+    assert culprit_shown(found[0], still).repository == ""
     later = replace(row, commits_before={"a": "a0", "b": "b2"})
     assert culprit_of(later, found) is None
     assert set(revisions_of(folder)) == {"a0", "a1", "b0", "b1", "b2", "b3"}

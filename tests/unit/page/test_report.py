@@ -202,7 +202,7 @@ def test_nights_searches_and_a_baseline_have_their_say(tmp_path: Path) -> None:
     (found,) = data["changes"]
     assert found["status"] == "confirmed"
     assert found["text"] == "confirmed by 8 pairs: 1.190 (1.180..1.210)"
-    assert found["culprit"]["commit"] == revisions[5]
+    assert (found["culprit"]["commit"], found["culprit"]["repository"]) == (revisions[5], "")
     assert found["culprit"]["subject"].startswith("</script><script>alert(1)")
     assert data["methods"][0]["against_baseline"] == pytest.approx(1.2, rel=0.02)
     assert all(text.isprintable() for text in texts_of(data))

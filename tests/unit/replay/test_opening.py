@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from perfrun.compare.one_result import Asked
 from perfrun.errors import UsageError
-from perfrun.replay.asked import Asked
 from perfrun.replay.capsule import Manifest, sha256_of, write_capsule
 from perfrun.replay.opening import Opened, hold, open_capsule
 

@@ -84,7 +84,7 @@ function changeItem(change, beside) {
         make("span", { class: `badge ${change.status === "confirmed" ? "sure" : "open"}` }, change.status),
         change.is_recent ? make("span", { class: "badge recent" }, "recent") : null,
         ` since ${change.night}`, change.text ? `, ${change.text}` : ""),
-      change.culprit ? make("p", {}, "Introduced by ", make("code", {}, String(change.culprit.commit).slice(0, 12)), ` ${change.culprit.subject || ""}`,
+      change.culprit ? make("p", {}, "Introduced by ", change.culprit.repository ? `${change.culprit.repository} ` : null, make("code", {}, String(change.culprit.commit).slice(0, 12)), ` ${change.culprit.subject || ""}`,
         change.culprit.author ? make("span", { class: "muted" }, `, ${change.culprit.author}`) : null) : null,
       !change.culprit && change.commits && change.commits.length ? make("p", {}, "Between ", change.commits.map((text, i) => [i ? ", " : "", make("code", {}, text)])) : null,
       change.environment && change.environment.length ? make("p", { class: "cut-text" }, `Changed with it: ${change.environment.join(", ")}`) : null,
