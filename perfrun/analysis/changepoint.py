@@ -93,7 +93,7 @@ class SeriesWatch:
         self._cuts: list[_Cut] = []
 
     @classmethod
-    def all_of(cls, several: Sequence[Sequence[float]]) -> tuple[list[SeriesWatch], Floats]:
+    def all_of(cls, several: Sequence[Sequence[float]]) -> tuple[list[SeriesWatch], ScanResult]:
         """Watch many series, which is faster than one by one; return all p-values end to end.
 
         The p-values share the memory of the watches, so a `cut` changes them too.
@@ -107,7 +107,7 @@ class SeriesWatch:
             watch = cls.__new__(cls)
             watch._begin(own, scanned.part(end - len(own), end))
             watches.append(watch)
-        return watches, scanned.p_values
+        return watches, scanned
 
     @property
     def p_values(self) -> Floats:

@@ -259,9 +259,8 @@ def p_values_at(places: Sequence[PlaceToTest]) -> Floats:
     logs = np.concatenate([one.logs for one in places])
     levels = np.concatenate([one.levels for one in places])
     ends = begins + [one.place for one in places]
-    baseline = estimated_baselines(
-        windows_before(logs, levels, ends, begins, begins + [one.start for one in places])
-    )
+    windows = windows_before(logs, levels, ends, begins, begins + [one.start for one in places])
+    baseline = estimated_baselines(windows, known_place=True)
     baseline, added = pooled(baseline)
     freedom = np.maximum(baseline.noise_count - 2, _LEAST_FREEDOM) + added
     p_values: Floats = 2 * special.stdtr(freedom, -scores_of(logs, baseline, ends))
