@@ -41,6 +41,7 @@ class History:
     nights: Sequence[int]  # day number of each observation, ascending
     direction: Literal["lower", "higher"]  # which way is better
     is_canary: bool = False  # its code never changes, so a change is the machine's
+    repeats: Sequence[bool] = ()  # True where an observation ran what the one before it ran
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +92,8 @@ def watch_suite(
 
     With a `together` of 0 no series is tested for what others show.
     """
-    watches, scanned = SeriesWatch.all_of([history.values for history in histories])
+    repeats = [own.repeats or (False,) * len(own.values) for own in histories]
+    watches, scanned = SeriesWatch.all_of([history.values for history in histories], repeats)
     p_values = scanned.p_values
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     calendar = _Calendar(days, scanned)
