@@ -288,7 +288,7 @@ def _weighed_scores(
     """Return what `_best_scores` does, and what the p-value of each is to be multiplied by.
 
     The places of an observation are a family with weights (Genovese, Roeder and Wasserman,
-    Biometrika 93, 2006), which are 1 in the mean: `REPEAT_ODDS` at repeats, of what others have.
+    Biometrika 93, 2006): a repeat has `REPEAT_ODDS` of that of the others.
     """
     if joined.repeats is None:
         return *_best_scores(scores, ends, joined), np.ones(len(joined.logs))
@@ -297,8 +297,10 @@ def _weighed_scores(
     at_repeats, after_repeats = _best_scores(np.where(is_repeat, scores, 0.0), ends, joined)
     before: Integers = np.cumsum(joined.repeats) - joined.repeats
     begins = np.maximum(joined.places - (MOST_AFTER - FEWEST_AFTER + 1), joined.first)
-    repeated = (before - before[begins]) / np.maximum(joined.places - begins, 1)
-    share = 1 - repeated + REPEAT_ODDS * repeated
+    repeated, places = before - before[begins], joined.places - begins
+    # Neighbouring places resemble each other: so many amount to as many tests as their root.
+    tests = np.sqrt(places - repeated) + REPEAT_ODDS * np.sqrt(repeated)
+    share = np.minimum(tests / np.sqrt(np.maximum(places, 1)), 1.0)
     # Tails of the normal distribution fall by this much, at least.
     is_machine = np.square(at_repeats) + 2 * math.log(REPEAT_ODDS) > np.square(best)
     np.copyto(best, at_repeats, where=is_machine)
