@@ -113,7 +113,7 @@ def test_a_change_between_nights_that_ran_the_same_is_not_the_codes(
         return {"commits": {"models": "a" * 40}, "system": {"hostname": f"container-{number}"}}
 
     write(workspace / "output", *nights(SLOWER, change=same))
-    (change, _) = document(workspace, capsys)[1]["changes"]
+    (change,) = document(workspace, capsys)[1]["changes"]
     assert change["ran_the_same"] is True
     main(["detect", f"--workspace={workspace}"])
     lines = capsys.readouterr().out.splitlines()
