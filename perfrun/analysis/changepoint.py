@@ -27,6 +27,7 @@ from scipy import special
 
 from perfrun.analysis.noise import (
     MOST_BEFORE,
+    TO_SIGMA,
     Baseline,
     estimated_baselines,
     mean_variance,
@@ -37,6 +38,7 @@ from perfrun.analysis.scan import (
     FEWEST_BEFORE,
     FEWEST_LEVEL,
     MOST_AFTER,
+    REPEAT_ODDS,
     PlaceToTest,
     ScanResult,
     SeriesToScan,
@@ -46,6 +48,7 @@ from perfrun.analysis.scan import (
 )
 
 Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 
 ALARM = 0.005  # p-value of an observation, corrected for all numbers of observations after a change
 _OF_MEDIANS = 1.2533  # standard error of a median, in those of a mean
@@ -81,33 +84,39 @@ class _Cut(NamedTuple):
 class SeriesWatch:
     """One series and the changes accepted so far; `cut` accepts one, and a new level begins."""
 
-    def __init__(self, values: Sequence[float] | Floats) -> None:
-        """Take the values in the order of time. Raises ValueError unless positive and finite."""
-        logs = _logarithms(values)
-        self._begin(logs, scan_series([_whole(logs)]))
+    def __init__(self, values: Sequence[float] | Floats, repeats: Sequence[bool] = ()) -> None:
+        """Take the values in the order of time. Raises ValueError unless positive and finite.
 
-    def _begin(self, logs: Floats, scanned: ScanResult) -> None:
-        self._logs, self._scanned = logs, scanned
+        `repeats` says which of them ran what the one before ran; none where it is empty.
+        """
+        logs, own = _logarithms(values), _repeats(repeats)
+        self._begin(logs, own, scan_series([_whole(logs, own)]))
+
+    def _begin(self, logs: Floats, repeats: Booleans | None, scanned: ScanResult) -> None:
+        self._logs, self._repeats, self._scanned = logs, repeats, scanned
         self._starts = [0]
         self._levels = np.zeros(len(logs))  # of the observations before the last start
         self._cuts: list[_Cut] = []
 
     @classmethod
-    def all_of(cls, several: Sequence[Sequence[float]]) -> tuple[list[SeriesWatch], Floats]:
-        """Watch many series, which is faster than one by one; return all p-values end to end.
+    def all_of(
+        cls, several: Sequence[Sequence[float]], repeats: Sequence[Sequence[bool]] = ()
+    ) -> tuple[list[SeriesWatch], ScanResult]:
+        """Watch many series, which is faster than one by one; return their results end to end.
 
-        The p-values share the memory of the watches, so a `cut` changes them too.
+        These share the memory of the watches, so a `cut` changes them too.
         """
         ends = np.cumsum([len(values) for values in several])
         logs = _logarithms(np.concatenate([*several, []]))
         each = np.split(logs, ends)[: len(several)]
-        scanned = scan_series([_whole(own) for own in each])
+        repeated = [_repeats(own) for own in repeats] or [None] * len(each)
+        scanned = scan_series(list(map(_whole, each, repeated)))
         watches = []
-        for own, end in zip(each, ends.tolist(), strict=True):
+        for own, again, end in zip(each, repeated, ends.tolist(), strict=True):
             watch = cls.__new__(cls)
-            watch._begin(own, scanned.part(end - len(own), end))
+            watch._begin(own, again, scanned.part(end - len(own), end))
             watches.append(watch)
-        return watches, scanned.p_values
+        return watches, scanned
 
     @property
     def p_values(self) -> Floats:
@@ -149,15 +158,25 @@ class SeriesWatch:
         if self._cuts and self._cuts[-1].alarm == last:
             return None
         split = int(self._scanned.splits[last])
-        level = float(np.median(self._logs[max(self.start, split - MOST_BEFORE) : split]))
-        return _refined_split(self._logs, split, level, self.start + 1)
+        before = self._logs[max(self.start, split - MOST_BEFORE) : split]
+        level = float(np.median(before))
+        noise = TO_SIGMA * float(np.median(np.abs(before - level)))
+        return self._refined(self._logs, split, level, noise)
+
+    def _refined(self, logs: Floats, split: int, level: float, noise: float) -> int:
+        """Return the most probable place of a change that the score has put at a split."""
+        repeats = None if self._repeats is None else self._repeats[: len(logs)]
+        return _refined_split(logs, split, level, self._starts[-1] + 1, repeats, noise)
 
     def continued(self, news: Floats) -> Floats:
         """Return the p-values of observations that would follow; a row is a continuation."""
         count, more = len(self), news.shape[1]
         levels = np.concatenate([self._levels, np.zeros(more)])
+        repeats = self._repeats
+        if repeats is not None:
+            repeats = np.concatenate([repeats, np.zeros(more, dtype=np.bool_)])
         several = [
-            SeriesToScan(np.concatenate([self._logs, row]), levels, self.start, count)
+            SeriesToScan(np.concatenate([self._logs, row]), levels, self.start, count, repeats)
             for row in news
         ]
         p_values: Floats = scan_series(several).p_values.reshape(len(news), count + more)
@@ -178,7 +197,8 @@ class SeriesWatch:
         start, split = self._starts[-1], int(self._scanned.splits[alarm])
         baseline = self._baseline(self._levels, split, start)
         level = float(baseline.level[0])
-        split = _refined_split(self._logs[: alarm + 1], split, level, start + 1)
+        noise = float(baseline.scale[0] * baseline.spread[0])
+        split = self._refined(self._logs[: alarm + 1], split, level, noise)
         raised_by = self._raised_by(alarm)
         self._begin_level(split, _Cut(alarm, float(self.p_values[alarm]), raised_by, baseline))
 
@@ -234,7 +254,7 @@ class SeriesWatch:
 
     def _scan_from(self, since: int) -> None:
         """Judge the observations from `since` on again, from the last start."""
-        one = SeriesToScan(self._logs, self._levels, self._starts[-1], since)
+        one = SeriesToScan(self._logs, self._levels, self._starts[-1], since, self._repeats)
         for known, new in zip(self._scanned, scan_series([one]), strict=True):
             known[since:] = new[since:]
 
@@ -285,20 +305,30 @@ def _logarithms(values: Sequence[float] | Floats) -> Floats:
     return logs
 
 
-def _whole(logs: Floats) -> SeriesToScan:
-    return SeriesToScan(logs, np.zeros(len(logs)), 0, 0)
+def _whole(logs: Floats, repeats: Booleans | None) -> SeriesToScan:
+    return SeriesToScan(logs, np.zeros(len(logs)), 0, 0, repeats)
 
 
-def _refined_split(logs: Floats, split: int, level: float, first: int) -> int:
+def _repeats(marks: Sequence[bool]) -> Booleans | None:
+    """Return the marks; None where there is none of them."""
+    return np.asarray(marks, dtype=np.bool_) if any(marks) else None
+
+
+def _refined_split(
+    logs: Floats, split: int, level: float, first: int, repeats: Booleans | None, noise: float
+) -> int:
     """Return the first observation from which on they lie nearer to the new level than to the old.
 
     The score that raised the alarm is of clipped values, so it does not show exactly where a large
-    change began. Sums of absolute deviations do, and outliers hardly move them.
+    change began. Sums of absolute deviations do, and outliers hardly move them. A repeat needs as
+    much more as it is less likely (in a distribution of Laplace of this standard deviation).
     """
     after = float(np.median(logs[split:]))
     begin = max(first, split - FEWEST_BEFORE)
     nearer = np.abs(logs[begin:] - level) - np.abs(logs[begin:] - after)
     sums = np.cumsum(nearer[::-1])[::-1]
+    if repeats is not None:
+        sums = sums + repeats[begin:] * (math.log(REPEAT_ODDS) * noise / math.sqrt(2))
     return begin + int(np.argmax(sums[: len(sums) - FEWEST_AFTER + 1]))
 
 

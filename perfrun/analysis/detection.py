@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
 from perfrun.analysis.directions import worse_or_better
+from perfrun.analysis.scan import ScanResult
 from perfrun.analysis.stats import benjamini_hochberg
-from perfrun.analysis.together import TOGETHER, CommonNights
+from perfrun.analysis.together import HINT, TOGETHER, CommonNights
 
 FALSE_DISCOVERIES = 0.05  # share of the accepted changes, at most
 MIN_EFFECT = 0.01  # smaller differences are not relevant, however sure they are
@@ -40,6 +41,7 @@ class History:
     nights: Sequence[int]  # day number of each observation, ascending
     direction: Literal["lower", "higher"]  # which way is better
     is_canary: bool = False  # its code never changes, so a change is the machine's
+    repeats: Sequence[bool] = ()  # True where an observation ran what the one before it ran
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +92,11 @@ def watch_suite(
 
     With a `together` of 0 no series is tested for what others show.
     """
-    watches, p_values = SeriesWatch.all_of([history.values for history in histories])
+    repeats = [own.repeats or (False,) * len(own.values) for own in histories]
+    watches, scanned = SeriesWatch.all_of([history.values for history in histories], repeats)
+    p_values = scanned.p_values
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
-    calendar = _Calendar(days, p_values)
+    calendar = _Calendar(days, scanned)
     with_alarm = set(calendar.every[p_values <= alarm].tolist())  # few of the nights
     least = math.log1p(min_effect)
     common = CommonNights(together, watches, days)
@@ -102,7 +106,7 @@ def watch_suite(
             accepted = _accept(watches, calendar.of(night), alarm, false_discoveries, least)
             for number in accepted:
                 common.add(number)
-        for one in common.joining(night):
+        for one in common.joining(night, calendar.hints(night)):
             if abs(watches[one.series].shift(one.last, one.first_after)) >= least:
                 watches[one.series].cut_at(one.last, one.first_after, one.p_value)
                 common.add(one.series)
@@ -141,9 +145,9 @@ class _NightObservations(NamedTuple):
 class _Calendar:
     """The observations of all series, by night."""
 
-    def __init__(self, days: Sequence[Integers], p_values: Floats) -> None:
+    def __init__(self, days: Sequence[Integers], scanned: ScanResult) -> None:
         """Take the nights of each series, and the p-values of all, end to end; these may change."""
-        self._p_values = p_values
+        self._scanned, self._p_values = scanned, scanned.p_values
         self.every = np.concatenate(days) if days else np.empty(0, dtype=np.int64)
         self._order = np.argsort(self.every, kind="stable")  # by series, then by observation
         self._days = self.every[self._order]
@@ -151,6 +155,15 @@ class _Calendar:
         self._series = np.repeat(np.arange(len(days)), sizes)
         self._begins = np.cumsum([0, *sizes])
         self.nights: list[int] = np.unique(self._days).tolist()
+
+    def hints(self, night: int) -> Integers:
+        """Return the nights in which steps may have begun, by the score of this night alone."""
+        first, end = np.searchsorted(self._days, (night, night + 1))
+        rows = self._order[first:end]
+        rows = rows[self._scanned.score_p_values[rows] <= HINT]
+        splits = self._begins[self._series[rows]] + self._scanned.splits[rows]
+        found: Integers = self.every[splits]
+        return found
 
     def of(self, night: int) -> _NightObservations:
         """Return the observations of one night."""

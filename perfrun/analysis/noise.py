@@ -2,7 +2,8 @@
 
 * The level is an M-estimate (Huber, Annals of Mathematical Statistics 35, 1964).
 * An outlier is clipped at two standard deviations. The limit rises to three where the series is
-  autocorrelated, because such a series carries little else, and has no outlier so far.
+  autocorrelated, because such a series carries little else, and has no outlier so far. It also
+  does at a place that is known, where outliers are not searched for among many places.
 * Observations are taken as AR(1) with the autocorrelation `memory`. It is estimated larger than
   the data show, because short series show too little.
 
@@ -25,6 +26,7 @@ _REACH = 2.1  # standard deviations at which observations are clipped
 _MOST_REACH = 3.0  # the same in autocorrelated series where none is farther out than `_TELLING`
 _TELLING = 3.2
 _RARE, _COMMON = 0.017, 0.03  # shares of such observations: reach is largest to the first, least
+_COMMON_AT_PLACE = 0.12  # at a place that is known
 _WEAK, _STRONG = 0.15, 0.35  # memory: reach is least to the first, largest from the second
 _FAR = 4.0  # standard deviations from which on an observation is an outlier
 _MEMORY_MARGIN = 6.0  # added to the memory, over the number of observations
@@ -93,8 +95,11 @@ def windows_before(
     )
 
 
-def estimated_baselines(known: BaselineWindows) -> Baseline:
-    """Estimate level and noise of the observations before each end."""
+def estimated_baselines(known: BaselineWindows, *, known_place: bool = False) -> Baseline:
+    """Estimate level and noise of the observations before each end.
+
+    At a `known_place` few tests are made, so outliers that raise no alarm there may weigh more.
+    """
     values, count, noise_count = known.values, known.level_count, known.noise_count
     ordered = values.copy()
     ordered.put(known.unknown, np.inf)
@@ -124,7 +129,8 @@ def estimated_baselines(known: BaselineWindows) -> Baseline:
     memory = np.minimum(estimated + margin, _MOST_MEMORY)
     # Only the few rows with an outlier are counted, and only those with a larger reach redone.
     largest = sizes[np.arange(len(sizes)), noise_count - 1] / scale
-    reach = _reach(_count_beyond(_TELLING, scores, largest), noise_count, estimated)
+    telling = _count_beyond(_TELLING, scores, largest)
+    reach = _reach(telling, noise_count, estimated, known_place=known_place)
     wide = np.flatnonzero(reach > _REACH)
     some = np.clip(scores[wide], -reach[wide, None], reach[wide, None])
     bounded[wide] = some
@@ -148,10 +154,11 @@ def estimated_baselines(known: BaselineWindows) -> Baseline:
     )
 
 
-def _reach(far: Integers, count: Integers, memory: Floats) -> Floats:
+def _reach(far: Integers, count: Integers, memory: Floats, *, known_place: bool = False) -> Floats:
     """Return the clipping limit: larger where autocorrelation costs power and outliers are rare."""
-    is_rare = np.interp((far + 1) / (count + 1), (_RARE, _COMMON), (1.0, 0.0))
-    is_strong = np.interp(memory, (_WEAK, _STRONG), (0.0, 1.0))
+    common = _COMMON_AT_PLACE if known_place else _COMMON
+    is_rare = np.interp((far + 1) / (count + 1), (_RARE, common), (1.0, 0.0))
+    is_strong = 1.0 if known_place else np.interp(memory, (_WEAK, _STRONG), (0.0, 1.0))
     reach: Floats = _REACH + (_MOST_REACH - _REACH) * is_rare * is_strong
     return reach
 

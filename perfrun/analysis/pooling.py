@@ -22,7 +22,7 @@ FEWEST_TO_POOL = 30  # series; fewer say too little about how much they differ
 # values, and of a memory of 0.
 _SPREAD_ERROR = 0.75
 _MEMORY_ERROR = 1.2
-_MARGIN = 0.85  # added to the memory, in standard errors; `noise` adds as many for 60 observations
+_MARGIN = 0.85
 _LEAST_MARGIN = 0.06
 _MOST_MEMORY = 0.8
 _MOST_FREEDOM = 300.0  # that the suite adds

@@ -13,6 +13,10 @@
 Autocorrelated noise makes such gaps now and then. The limits are chosen so that this is rare:
 `simulations/detect.py` and `simulations/oracle.py` have the figures.
 
+A step is more likely where something changed. An observation that ran what the one before it ran
+(same commits, image and environment) is a place at which only the machine can have changed. Such
+places get a small share of the error, and the others get the rest.
+
 Series are concatenated and compared together: most of them are so short that going through them
 one by one would take longer than the arithmetic.
 """
@@ -44,6 +48,7 @@ from perfrun.analysis.pooling import pooled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
 # The energy statistic
 _DRAWS = 4000  # permutations that a table rests on
@@ -77,6 +82,7 @@ _TESTS_PER_MEMORY, _STRONG_MEMORY = 20.0, 0.25
 _LEAST_FREEDOM = 30.0  # clipped observations have shorter tails than Student's t with less
 # The largest score whose p-value is 1, after so many tests and with the shortest tail, the normal.
 _LEAST_SCORE = -float(special.ndtri(0.5 / _EFFECTIVE_TESTS))
+REPEAT_ODDS = 0.1  # of a step where nothing changed on record, over those where something did
 _ENERGY_FROM = 0.02  # p-value of the score from which on the energy statistic is computed
 _OBSERVATIONS_A_PASS = 3000  # these fit into a processor's cache
 _THREADS = 2  # with more, reading takes most of the time
@@ -90,6 +96,7 @@ class SeriesToScan(NamedTuple):
     levels: Floats  # levels of the observations before `start`
     start: int
     since: int  # first observation to judge
+    repeats: Booleans | None = None  # where an observation ran what the one before it ran
 
 
 class PlaceToTest(NamedTuple):
@@ -176,6 +183,14 @@ class _EndToEnd:
         self.since = np.repeat(begins + [one.since for one in several], sizes)
         self.end = np.repeat(begins + sizes, sizes)
         self.places = np.arange(len(self.logs))
+        self.repeats: Booleans | None = None  # None where no series has any
+        if any(one.repeats is not None for one in several):
+            self.repeats = np.concatenate(
+                [
+                    np.zeros(len(one.logs), bool) if one.repeats is None else one.repeats
+                    for one in several
+                ]
+            )
 
     def splits(self) -> Integers:
         """Return the places that may be the first ones at a new level."""
@@ -204,7 +219,7 @@ def _scan(joined: _EndToEnd, result: ScanResult) -> _EnergyTests:
     baseline = estimated_baselines(
         windows_before(joined.logs, joined.levels, ends, joined.first[ends], joined.start[ends])
     )
-    best, after = _best_scores(scores_of(joined.logs, baseline, ends), ends, joined)
+    best, after, share = _weighed_scores(scores_of(joined.logs, baseline, ends), ends, joined)
     splits = joined.places - after + 1
     result.splits[:] = splits - joined.first
     rows = np.flatnonzero((best > _LEAST_SCORE) & is_judged)
@@ -215,7 +230,7 @@ def _scan(joined: _EndToEnd, result: ScanResult) -> _EnergyTests:
     strong = np.maximum(baseline.estimated_memory[own] - _STRONG_MEMORY, 0)
     tests = _EFFECTIVE_TESTS * (1 + _TESTS_PER_MEMORY * strong)
     tails = 2 * special.stdtr(freedom, -best[rows])
-    result.score_p_values[rows] = np.minimum(tests * tails, 1.0)
+    result.score_p_values[rows] = np.minimum(tests * tails * share[rows], 1.0)
     is_tested = result.score_p_values[rows] <= _ENERGY_FROM
     rows, own = rows[is_tested], own[is_tested]
     return _energy_tests(
@@ -259,13 +274,38 @@ def p_values_at(places: Sequence[PlaceToTest]) -> Floats:
     logs = np.concatenate([one.logs for one in places])
     levels = np.concatenate([one.levels for one in places])
     ends = begins + [one.place for one in places]
-    baseline = estimated_baselines(
-        windows_before(logs, levels, ends, begins, begins + [one.start for one in places])
-    )
+    windows = windows_before(logs, levels, ends, begins, begins + [one.start for one in places])
+    baseline = estimated_baselines(windows, known_place=True)
     baseline, added = pooled(baseline)
     freedom = np.maximum(baseline.noise_count - 2, _LEAST_FREEDOM) + added
     p_values: Floats = 2 * special.stdtr(freedom, -scores_of(logs, baseline, ends))
     return p_values
+
+
+def _weighed_scores(
+    scores: Floats, ends: Integers, joined: _EndToEnd
+) -> tuple[Floats, Integers, Floats]:
+    """Return what `_best_scores` does, and what the p-value of each is to be multiplied by.
+
+    The places of an observation are a family with weights (Genovese, Roeder and Wasserman,
+    Biometrika 93, 2006): a repeat has `REPEAT_ODDS` of that of the others.
+    """
+    if joined.repeats is None:
+        return *_best_scores(scores, ends, joined), np.ones(len(joined.logs))
+    is_repeat = joined.repeats[ends]
+    best, after = _best_scores(np.where(is_repeat, 0.0, scores), ends, joined)
+    at_repeats, after_repeats = _best_scores(np.where(is_repeat, scores, 0.0), ends, joined)
+    before: Integers = np.cumsum(joined.repeats) - joined.repeats
+    begins = np.maximum(joined.places - (MOST_AFTER - FEWEST_AFTER + 1), joined.first)
+    repeated, places = before - before[begins], joined.places - begins
+    # Neighbouring places resemble each other: so many amount to as many tests as their root.
+    tests = np.sqrt(places - repeated) + REPEAT_ODDS * np.sqrt(repeated)
+    share = np.minimum(tests / np.sqrt(np.maximum(places, 1)), 1.0)
+    # Tails of the normal distribution fall by this much, at least.
+    is_machine = np.square(at_repeats) + 2 * math.log(REPEAT_ODDS) > np.square(best)
+    np.copyto(best, at_repeats, where=is_machine)
+    np.copyto(after, after_repeats, where=is_machine)
+    return best, after, np.where(is_machine, share / REPEAT_ODDS, share)
 
 
 def _best_scores(scores: Floats, ends: Integers, joined: _EndToEnd) -> tuple[Floats, Integers]:

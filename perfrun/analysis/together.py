@@ -3,7 +3,8 @@
 One commit often moves many series. Where enough of them have begun a new level in the same night,
 that night is tested in all the others, too. The place is known then, so nothing is paid for having
 searched all places, the noise of the suite is pooled (`pooling`), and the family (Benjamini and
-Hochberg) has the changes found so far.
+Hochberg) has the changes found so far. Where none of them is sure yet, but many hint at the same
+night, that night is tested in all; it counts when so many at once are discoveries.
 
 The constants are chosen by `simulations/suite.py`; docs/research/detection.md has its tables.
 """
@@ -31,6 +32,8 @@ from perfrun.analysis.stats import benjamini_hochberg
 # so that those of all of them are more: about a share of 0.01 of what is found.
 TOGETHER = 0.005
 FEWEST_TOGETHER = 8  # series that began a new level in a night, before others are tested
+HINT = 0.05  # p-value of a series that may have begun one, where nothing is sure yet
+FEWEST_NIGHTS = 3  # since a night that is tested because of such series
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -137,10 +140,14 @@ class CommonNights:
         else:
             self._begun.setdefault(night, set()).add(series)
 
-    def joining(self, night: int) -> list[Joining]:
-        """Return the changes of this night that began when others did."""
+    def joining(self, night: int, hints: Integers) -> list[Joining]:
+        """Return the changes of this night that began when others did.
+
+        `hints` are the nights in which steps of series may have begun, one for each such series.
+        """
         if self._share <= 0:
             return []
+        self._try(night, hints)
         for begin in [n for n, own in self._begun.items() if len(own) >= FEWEST_TOGETHER]:
             changed = self._begun.pop(begin)
             self._common[begin] = CommonNight(begin, changed, self._watches, self._days)
@@ -152,3 +159,17 @@ class CommonNights:
                 if one.series not in found or one.p_value < found[one.series].p_value:
                     found[one.series] = one
         return list(found.values())
+
+    def _try(self, night: int, hints: Integers) -> None:
+        """Test the nights that many series hint at; one in which enough have changed is common."""
+        begins, counts = np.unique(hints, return_counts=True)
+        for at in np.argsort(-counts, kind="stable"):
+            begin = int(begins[at])
+            is_known = begin in self._common or night - begin < FEWEST_NIGHTS - 1
+            if counts[at] < FEWEST_TOGETHER or is_known:
+                continue
+            changed = self._begun.get(begin, set())
+            tried = CommonNight(begin, changed, self._watches, self._days)
+            if len(changed) + len(tried.joining(night, self._share)) >= FEWEST_TOGETHER:
+                self._begun.pop(begin, None)
+                self._common[begin] = tried

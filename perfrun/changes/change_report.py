@@ -27,6 +27,9 @@ _REASONS = {
     "not_positive": "values that are not positive",
 }
 _MOST_DIFFERENCES = 5
+_NO_COMMIT = (
+    "environment: the night before ran the same commits, image and packages: not the code's"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,7 @@ class ChangeRow:
     after_summary: str = ""
     evidence: frozenset[str] = frozenset()  # labels of the observations up to the alarm
     alarm_label: str = ""  # of the observation that made the evidence sufficient
+    ran_the_same: bool = False  # at both sides, on record: commits, image and environment
     status: str = "candidate"
     confirmation: Mapping[str, Any] | None = None  # the result of the pairs; None: none were run
     derived: tuple[DerivedRatio, ...] = ()  # metrics computed from the same samples
@@ -133,6 +137,7 @@ def change_row(row: ChangeRow) -> dict[str, Any]:
         "environment": row.environment,
         "hardware": row.hardware,
         "settings": row.settings,
+        "ran_the_same": row.ran_the_same,
         "confirmation": row.confirmation,
         "derived": derived_rows(row.derived),
     }
@@ -213,6 +218,8 @@ def _commits(row: ChangeRow) -> str:
 
 
 def _environment(rows: Sequence[ChangeRow]) -> list[str]:
+    if all(row.ran_the_same for row in rows):
+        return [f"  {_NO_COMMIT}"]
     found = {row.environment_differences for row in rows}
     if len(found) > 1 or None in found:
         return []

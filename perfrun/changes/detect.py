@@ -400,6 +400,7 @@ def find_changes(
                     observations[place].point.label for place in range(change.alarm + 1)
                 ),
                 alarm_label=observations[change.alarm].point.label,
+                ran_the_same=observations.repeats[change.first_after],
             )
         )
     if derived is not None and rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ _NOON = timedelta(hours=12)
 _QUARTER_S = 900
 _OUT_OF_BOUNDS = Status.OUT_OF_BOUNDS.value
 _CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
+_REPEATS: WeakKeyDictionary[Origins, Sequence[bool]] = WeakKeyDictionary()
 
 
 class Observation(NamedTuple):
@@ -59,6 +60,14 @@ class Observations:
     def not_falling(self) -> Sequence[int]:
         """The days; an observation that stands after a later one has the later one's day."""
         return self._calendar.not_falling
+
+    @property
+    def repeats(self) -> Sequence[bool]:
+        """True where an observation ran what the one before it ran, on record."""
+        found = _REPEATS.get(self._origins)
+        if found is None:
+            found = _REPEATS[self._origins] = _repeats(self._origins, self._calendar)
+        return found
 
     @property
     def span(self) -> tuple[float, float]:
@@ -118,6 +127,16 @@ def _calendar(origins: Origins) -> _TrialCalendar:
         counted=counted,
         single=_single(counted),
     )
+
+
+def _repeats(origins: Origins, calendar: _TrialCalendar) -> Sequence[bool]:
+    of_trials = origins.digests
+    if calendar.single:
+        digests = [of_trials[place] for place in calendar.single]
+    else:
+        several = [{of_trials[place] for place in own} for own in calendar.counted]
+        digests = [own.pop() if len(own) == 1 else "" for own in several]
+    return (False, *(a == b != "" for a, b in pairwise(digests)))[: len(digests)]
 
 
 def _plain_calendar(times: Sequence[float]) -> _TrialCalendar:

@@ -119,4 +119,5 @@ def history_of(one: WatchedSeries) -> History:
         nights=one.observations.not_falling,
         direction=one.direction,
         is_canary=one.is_canary,
+        repeats=one.observations.repeats,
     )

@@ -25,6 +25,16 @@ class SeriesKey:
     settings: str
 
 
+class Checkouts(dict[str, str]):
+    """Folder of each checkout to its commit, as a context of the index has them.
+
+    Trials with an equal `digest` ran the same on record: commits, image, packages, flags, machine.
+    It is '' where the record does not say what ran.
+    """
+
+    digest = ""
+
+
 class Point(NamedTuple):
     """One trial's figure. Only trials that ran to the end have figures.
 
@@ -131,6 +141,11 @@ class Origins:
         if isinstance(self.rows, RowsToRead):
             return self.rows.commits
         return [row.commits for row in self.rows]
+
+    @property
+    def digests(self) -> Sequence[str]:
+        """The digest of what each trial ran; '' where that is not known."""
+        return [getattr(commits, "digest", "") for commits in self.commits]
 
     @property
     def facts(self) -> Sequence[Facts]:

@@ -18,6 +18,7 @@ from perfrun.errors import StoreError
 from perfrun.store.places import OWN
 from perfrun.store.query import (
     BadFile,
+    Checkouts,
     Columns,
     Counts,
     Origin,
@@ -42,7 +43,7 @@ from perfrun.summary.document import Status
 from perfrun.summary.metrics import MetricValue, direction_of, unit_of
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import Subject
-from perfrun.summary.trial_environment import batch_size_of, document_of
+from perfrun.summary.trial_environment import batch_size_of, digest_of, document_of
 
 _Growing = tuple[list[Origin], list[float]]  # the same while they are read
 
@@ -424,8 +425,12 @@ def _subjects(connection: Connection, selector: Selector) -> dict[int, Any]:
 
 def _commits(connection: Connection) -> dict[int, Mapping[str, str]]:
     """Return commits by context; trials of a context share one object."""
-    rows = connection.execute(select(contexts.c.id, contexts.c.commits))
-    return {row.id: json.loads(row.commits) for row in rows}
+    columns = (contexts.c.id, contexts.c.commits, contexts.c.document)
+    found: dict[int, Mapping[str, str]] = {}
+    for number, commits, document in read_rows(connection, select(*columns)):
+        found[number] = own = Checkouts(json.loads(commits))
+        own.digest = digest_of(document, commits)
+    return found
 
 
 def _where(query: Select[Any], selector: Selector, about: Mapping[int, Any]) -> Select[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from typing import Any
 
 from perfrun.summary.series_identity import objects, section, text
 
+_HOST_NAME = re.compile(r'"hostname": "[^"]*"')
+_UNRECORDED_EDITS = '"diff_sha256": null, "dirty": true'
 _BATCH_FLAG = re.compile(r"-{1,2}(\w*batch_size)(?:=(.*))?", re.DOTALL)
 
 
@@ -93,6 +96,19 @@ def document_of(context: Mapping[str, Any], commits: Mapping[str, str]) -> dict[
             ],
         },
     }
+
+
+def digest_of(document: str, commits: str) -> str:
+    """Return the digest of a context and its commits, both as JSON; '' when unknown.
+
+    Host names are left out: containers draw theirs anew. Not known is the code of trials without
+    commit and image, of local edits that were not recorded, and of summaries without packages.
+    """
+    is_known = ('"image_id": "' in document or commits != "{}") and '"python": {"' in document
+    if not is_known or _UNRECORDED_EDITS in document:
+        return ""
+    same = f"{_HOST_NAME.sub('', document)}{commits}"
+    return hashlib.blake2b(same.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def batch_size_of(document: Mapping[str, Any]) -> str | None:

@@ -204,7 +204,7 @@ def test_series_that_are_watched_together_give_the_p_values_of_each_alone(
     monkeypatch.setattr(scan, "_OBSERVATIONS_A_PASS", 150)
     generator = np.random.default_rng(7)
     several = [np.exp(noisy(generator, size)) for size in (0, 40, 90, 14, 200, 0, 61, 100, 3)]
-    together, p_values = SeriesWatch.all_of([values.tolist() for values in several])
+    together, scanned = SeriesWatch.all_of([values.tolist() for values in several])
     alone = [SeriesWatch(values) for values in several]
     for watch, own in zip(together, alone, strict=True):
         for place in range(len(own)):
@@ -213,12 +213,12 @@ def test_series_that_are_watched_together_give_the_p_values_of_each_alone(
                 own.cut(place)
     assert sum(len(watch.changes()) for watch in together) >= 5
     assert [watch.changes() for watch in together] == [own.changes() for own in alone]
-    assert p_values.tolist() == [p for own in alone for p in own.p_values.tolist()]
+    assert scanned.p_values.tolist() == [p for own in alone for p in own.p_values.tolist()]
 
 
 def test_no_series_and_empty_series_give_nothing() -> None:
     assert SeriesWatch.all_of([])[0] == []
-    assert SeriesWatch.all_of([[], []])[1].tolist() == []
+    assert SeriesWatch.all_of([[], []])[1].p_values.tolist() == []
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about how glibc keeps memory")

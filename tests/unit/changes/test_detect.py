@@ -109,6 +109,41 @@ def test_the_page_groups_changes_by_night_and_commit(
     assert lines[-1].startswith("3 series, changes: 2, for the worse: 2")
 
 
+def test_a_change_between_nights_that_ran_the_same_is_not_the_codes(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def same(number: int) -> dict[str, Any]:  # each night in a container with a name of its own
+        return {"commits": {"models": "a" * 40}, "system": {"hostname": f"container-{number}"}}
+
+    write(workspace / "output", *nights(SLOWER, change=same))
+    (change,) = document(workspace, capsys)[1]["changes"]
+    assert change["ran_the_same"] is True
+    main(["detect", f"--workspace={workspace}"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2026-07-01  no commit changed"
+    assert "ran the same commits, image and packages: not the code's" in lines[2]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"commits": {"models": "b" * 40}},
+        {"commits": {"models": "a" * 40}, "distributions": {"torch": "2.13"}},
+        {"commits": {"models": "a" * 40}, "machine": {"kernel": "6.19"}},
+        {"commits": {}},
+    ],
+)
+def test_a_change_with_anything_else_on_record_may_be_the_codes(
+    workspace: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any]
+) -> None:
+    def update(number: int) -> dict[str, Any]:
+        return {"commits": {"models": "a" * 40}} if number < 30 else changed
+
+    write(workspace / "output", *nights(SLOWER, change=update))
+    found = document(workspace, capsys)[1]["changes"]
+    assert [change["ran_the_same"] for change in found] == [False]
+
+
 def test_a_quiet_history_is_exit_status_zero(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
