@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from perfrun.analysis.kept_scans import KeptScans
 from perfrun.analysis.noise import (
     MOST_BEFORE,
     Baseline,
@@ -86,26 +87,37 @@ class SeriesWatch:
         logs = _logarithms(values)
         self._begin(logs, scan_series([_whole(logs)]))
 
-    def _begin(self, logs: Floats, scanned: ScanResult) -> None:
+    def _begin(
+        self, logs: Floats, scanned: ScanResult, kept: KeptScans | None = None, name: str = ""
+    ) -> None:
         self._logs, self._scanned = logs, scanned
+        self._kept, self._name = kept, name
         self._starts = [0]
         self._levels = np.zeros(len(logs))  # of the observations before the last start
         self._cuts: list[_Cut] = []
 
     @classmethod
-    def all_of(cls, several: Sequence[Sequence[float]]) -> tuple[list[SeriesWatch], Floats]:
+    def all_of(
+        cls,
+        several: Sequence[Sequence[float]],
+        kept: KeptScans | None = None,
+        names: Sequence[str] = (),
+    ) -> tuple[list[SeriesWatch], Floats]:
         """Watch many series, which is faster than one by one; return all p-values end to end.
 
-        The p-values share the memory of the watches, so a `cut` changes them too.
+        The p-values share the memory of the watches, so a `cut` changes them too. With `kept`, of
+        the series of these `names` only new observations are judged; p-values above `NOTED` may
+        then be 1.
         """
         ends = np.cumsum([len(values) for values in several])
         logs = _logarithms(np.concatenate([*several, []]))
         each = np.split(logs, ends)[: len(several)]
-        scanned = scan_series([_whole(own) for own in each])
+        whole = [_whole(own) for own in each]
+        scanned = scan_series(whole) if kept is None else kept.scan(whole, names)
         watches = []
-        for own, end in zip(each, ends.tolist(), strict=True):
+        for own, end, name in zip(each, ends.tolist(), names or [""] * len(each), strict=True):
             watch = cls.__new__(cls)
-            watch._begin(own, scanned.part(end - len(own), end))
+            watch._begin(own, scanned.part(end - len(own), end), kept, name)
             watches.append(watch)
         return watches, scanned.p_values
 
@@ -235,7 +247,8 @@ class SeriesWatch:
     def _scan_from(self, since: int) -> None:
         """Judge the observations from `since` on again, from the last start."""
         one = SeriesToScan(self._logs, self._levels, self._starts[-1], since)
-        for known, new in zip(self._scanned, scan_series([one]), strict=True):
+        found = scan_series([one]) if self._kept is None else self._kept.scan([one], [self._name])
+        for known, new in zip(self._scanned, found, strict=True):
             known[since:] = new[since:]
 
     def _raised_by(self, alarm: int) -> tuple[str, ...]:

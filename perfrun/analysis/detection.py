@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
 from perfrun.analysis.directions import worse_or_better
+from perfrun.analysis.kept_scans import NOTED, KeptScans
 from perfrun.analysis.stats import benjamini_hochberg
 from perfrun.analysis.together import TOGETHER, CommonNights
 
@@ -40,6 +41,7 @@ class History:
     nights: Sequence[int]  # day number of each observation, ascending
     direction: Literal["lower", "higher"]  # which way is better
     is_canary: bool = False  # its code never changes, so a change is the machine's
+    name: str = ""  # under which what its scan says is kept; '' for none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +87,18 @@ def watch_suite(
     false_discoveries: float = FALSE_DISCOVERIES,
     min_effect: float = MIN_EFFECT,
     together: float = TOGETHER,
+    kept: KeptScans | None = None,
 ) -> list[SeriesWatch]:
     """Return the histories with the changes that a nightly job accepts. Raises as `detect`.
 
-    With a `together` of 0 no series is tested for what others show.
+    With a `together` of 0 no series is tested for what others show. With `kept`, observations that
+    it knows are not judged again; the changes are the same.
     """
-    watches, p_values = SeriesWatch.all_of([history.values for history in histories])
+    if max(alarm, false_discoveries) > NOTED:
+        kept = None
+    watches, p_values = SeriesWatch.all_of(
+        [one.values for one in histories], kept, [one.name for one in histories]
+    )
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     calendar = _Calendar(days, p_values)
     with_alarm = set(calendar.every[p_values <= alarm].tolist())  # few of the nights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -70,17 +70,44 @@ class Observations:
         return len(self.values)
 
     def __getitem__(self, number: int) -> Observation:
-        value, figures = self.values[number], self._figures
-        nearest = min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
+        nearest = self._nearest(number)
         return Observation(
             day=self._calendar.days[number],
-            value=value,
+            value=self.values[number],
             disturbed=self._calendar.disturbed[number],
-            point=point_of(self._origins.rows[nearest], figures[nearest]),
+            point=point_of(self._origins.rows[nearest], self._figures[nearest]),
         )
+
+    def _nearest(self, number: int) -> int:
+        """Return the trial of an observation that is nearest to its value."""
+        value, figures = self.values[number], self._figures
+        return min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
+
+    def trial_to_read(self, number: int) -> tuple[RowsToRead, int] | None:
+        """Return the trials and the place among them of an observation's point; None if read."""
+        rows = self._origins.rows
+        return (rows, self._nearest(number)) if isinstance(rows, RowsToRead) else None
 
     def __iter__(self) -> Iterator[Observation]:
         return (self[number] for number in range(len(self)))
+
+
+class LabelsUpTo(Container[str]):
+    """The labels of the observations up to one; those of a large index are read when asked for."""
+
+    def __init__(self, observations: Observations, last: int) -> None:
+        self._observations, self._last = observations, last
+
+    def __contains__(self, label: object) -> bool:
+        places = range(self._last, -1, -1)  # it is asked for those of the last nights
+        return any(self._observations[place].point.label == label for place in places)
+
+
+def read_ahead(several: Iterable[tuple[Observations, int]]) -> None:
+    """Read the texts of single observations at once, rather than one by one."""
+    found = [one for own, number in several if (one := own.trial_to_read(number))]
+    if found:
+        found[0][0].read_ahead(found)
 
 
 def observations_of(origins: Origins, values: Sequence[float]) -> Observations:

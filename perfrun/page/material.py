@@ -43,6 +43,7 @@ class Material:
     urls: Mapping[str, str]  # folder of a checkout to its repository
     clones: Mapping[str, Path]  # the same to a full clone, as the user says
     begins: Mapping[RunKey, float] = field(default_factory=dict)  # of runs with further trials
+    scans: Path | None = None  # the file for what searches have said of the series
 
 
 def tallies_of(trials: Iterable[Trial]) -> Iterator[Tally]:
@@ -150,6 +151,7 @@ def stored(
         series=series,
         urls=urls_of(trials),
         clones=clones,
+        scans=store.scans_beside,
     )
     return material, begin
 

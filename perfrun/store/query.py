@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -108,6 +108,10 @@ class RowsToRead(Sequence[Origin]):
     @abstractmethod
     def taken(self, order: Sequence[int]) -> RowsToRead:
         """Return them in another order."""
+
+    @abstractmethod
+    def read_ahead(self, several: Iterable[tuple[RowsToRead, int]]) -> None:
+        """Read single trials of the same index, given where they stand, at once."""
 
     @abstractmethod
     def is_same(self, other: Sequence[Origin]) -> bool:
