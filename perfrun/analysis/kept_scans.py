@@ -11,19 +11,14 @@ count as having a p-value of 1.
 
 from __future__ import annotations
 
-import importlib
-import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
-from perfrun.analysis import noise, scan
 from perfrun.analysis.noise import MOST_BEFORE
 from perfrun.analysis.scan import MOST_AFTER, ScanResult, SeriesToScan, scan_series
 
@@ -182,31 +177,3 @@ def _tail(one: SeriesToScan, since: int) -> SeriesToScan:
     return SeriesToScan(
         one.logs[begin:], one.levels[begin:], max(0, one.start - begin), since - begin
     )
-
-
-def method() -> str:
-    """Return what verdicts rest on besides observations: the program, its libraries, the processor.
-
-    Another one gives other last digits, and what was kept is thrown away. '' where it is unknown.
-    """
-    digest = blake2b(digest_size=_DIGEST_BYTES)
-    words = (np.__version__, scipy.__version__, platform.machine(), *_processor())
-    digest.update("\0".join(words).encode())
-    try:
-        for file in (scan.__file__, noise.__file__, __file__):
-            digest.update(Path(file).read_bytes())
-    except OSError:  # the program lies in an archive
-        return ""
-    return digest.hexdigest()
-
-
-def _processor() -> Iterator[str]:
-    """Yield the instructions that numpy uses here."""
-    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
-        try:
-            features = importlib.import_module(name).__cpu_features__
-        except (ImportError, AttributeError):
-            continue
-        yield from sorted(str(feature) for feature, is_there in features.items() if is_there)
-        return
-    yield platform.processor()

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrun.analysis import kept_scans as analysis
 from perfrun.analysis.detection import Detected, History, changes_of, watch_suite
 from perfrun.analysis.kept_scans import KeptScans
 from perfrun.analysis.outlook import unsure_shifts
@@ -145,9 +144,9 @@ def test_another_method_library_or_processor_begins_anew(
             context.setattr(scan_file, name, other)
             with kept_scans(path) as kept:
                 assert kept is None or not kept.known
-    before = analysis.method()
+    before = scan_file.method()
     monkeypatch.setattr(np, "__version__", "0")
-    assert analysis.method() != before
+    assert scan_file.method() != before
 
 
 def test_a_damaged_or_foreign_file_is_none_and_never_an_error(tmp_path: Path) -> None:
@@ -160,7 +159,7 @@ def test_a_damaged_or_foreign_file_is_none_and_never_an_error(tmp_path: Path) ->
         for _ in range(draw.choice((1, 2, 30))):
             damaged[draw.randrange(len(damaged))] = draw.randrange(256)
         path.write_bytes(damaged[: draw.choice((len(damaged), draw.randrange(len(damaged))))])
-        by = analysis.method()
+        by = scan_file.method()
         known, _ = scan_file._load(path, by)
         assert not known or [*known] == [*kept.known]  # type: ignore[union-attr]
     path.unlink()
@@ -198,7 +197,7 @@ def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None
 
 
 def test_a_series_that_nobody_searches_is_forgotten_after_a_month(tmp_path: Path) -> None:
-    path, by = tmp_path / "scans", analysis.method()
+    path, by = tmp_path / "scans", scan_file.method()
     both = [
         History(values=[1.0] * count, nights=range(count), direction="lower", name=str(count))
         for count in (20, 30)
