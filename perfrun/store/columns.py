@@ -244,6 +244,12 @@ class TrialRows(RowsToRead):
         return times
 
     @property
+    def numbers(self) -> list[int]:
+        """The numbers of the trials in the index."""
+        numbers: list[int] = self._columns.trials["id"][self.places].tolist()
+        return numbers
+
+    @property
     def facts(self) -> list[_Facts]:
         """Their facts, one by one."""
         own = self._columns.trials[self.places]

@@ -28,6 +28,7 @@ from perfrun.store.quarantine import read as read_quarantine
 from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.rows import read_rows
 from perfrun.store.schema import bad_files, files, trials
+from perfrun.store.trial_facts import TrialFacts, read_facts, read_whole
 from perfrun.store.writing import (
     Batch,
     TrialRows,
@@ -185,6 +186,16 @@ class Store:
         """Return the selected trials in the order of time, including those that failed."""
         with no_collection(), self._database.reading() as connection:
             return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
+
+    def facts(self) -> list[TrialFacts]:
+        """Return of all trials, those that failed too, what takes little to read; by time."""
+        with no_collection(), self._database.reading() as connection:
+            return read_facts(connection)
+
+    def whole(self, numbers: Sequence[int]) -> dict[int, SummaryRecord]:
+        """Return trials by their numbers, also when this has been closed."""
+        with self._later() as connection:
+            return read_whole(connection, self._root, numbers)
 
     def newest(self, until: float) -> tuple[str, str] | None:
         """Return the run id and the execution id of the newest trial before a time."""

@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from perfrun.analysis.directions import Direction
+from perfrun.errors import StoreError
+
+
+def lost_trials() -> StoreError:
+    """Return the error of trials that went while series were read."""
+    return StoreError("has lost trials while they were read: run the same command again")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +96,11 @@ class RowsToRead(Sequence[Origin]):
     @abstractmethod
     def times(self) -> Sequence[float]:
         """The seconds since the epoch at which each began."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> Sequence[int]:
+        """The numbers of the trials in the index."""
 
     @property
     @abstractmethod
@@ -187,6 +198,7 @@ class Selector:
 
     methods: tuple[str, ...] = ()
     subjects: tuple[int, ...] = ()  # their ids in the index that is asked
+    numbers: tuple[int, ...] = ()  # of trials, the same
     labels: tuple[str, ...] = ()
     run_ids: tuple[str, ...] = ()
     execution_ids: tuple[str, ...] = ()
