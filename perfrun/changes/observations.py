@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import accumulate
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from perfrun.store.query import Facts, Origins, Point, RowsToRead, point_of
@@ -150,13 +150,27 @@ def _calendar(origins: Origins) -> _TrialCalendar:
 def _plain_calendar(times: Sequence[float]) -> _TrialCalendar:
     """Return the calendar of trials that are a run each and count all."""
     days = tuple([_night_of_quarter(int(time // _QUARTER_S)) for time in times])
+    not_falling = tuple(accumulate(days, max))
     return _TrialCalendar(
         days=days,
-        not_falling=tuple(accumulate(days, max)),
+        not_falling=days if days == not_falling else not_falling,  # of millions, kept once
         disturbed=(False,) * len(days),
-        counted=[(place,) for place in range(len(days))],
+        counted=_Alone(len(days)),
         single=range(len(days)),
     )
+
+
+class _Alone(Sequence[Sequence[int]]):
+    """The places of trials that are an observation each, one by one."""
+
+    def __init__(self, count: int) -> None:
+        self._places = range(count)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, number: Any) -> Any:
+        return (self._places[number],)
 
 
 def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
