@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from perfrun.analysis.kept_scans import KeptScans
 from perfrun.analysis.noise import (
     MOST_BEFORE,
     TO_SIGMA,
@@ -92,29 +93,45 @@ class SeriesWatch:
         logs, own = _logarithms(values), _repeats(repeats)
         self._begin(logs, own, scan_series([_whole(logs, own)]))
 
-    def _begin(self, logs: Floats, repeats: Booleans | None, scanned: ScanResult) -> None:
+    def _begin(
+        self,
+        logs: Floats,
+        repeats: Booleans | None,
+        scanned: ScanResult,
+        kept: KeptScans | None = None,
+        name: str = "",
+    ) -> None:
         self._logs, self._repeats, self._scanned = logs, repeats, scanned
+        self._kept, self._name = kept, name
         self._starts = [0]
         self._levels = np.zeros(len(logs))  # of the observations before the last start
         self._cuts: list[_Cut] = []
 
     @classmethod
     def all_of(
-        cls, several: Sequence[Sequence[float]], repeats: Sequence[Sequence[bool]] = ()
+        cls,
+        several: Sequence[Sequence[float]],
+        repeats: Sequence[Sequence[bool]] = (),
+        kept: KeptScans | None = None,
+        names: Sequence[str] = (),
     ) -> tuple[list[SeriesWatch], ScanResult]:
         """Watch many series, which is faster than one by one; return their results end to end.
 
-        These share the memory of the watches, so a `cut` changes them too.
+        These share the memory of the watches, so a `cut` changes them too. With `kept`, of the
+        series of these `names` only new observations are judged; p-values above `NOTED` may then
+        be 1.
         """
         ends = np.cumsum([len(values) for values in several])
         logs = _logarithms(np.concatenate([*several, []]))
         each = np.split(logs, ends)[: len(several)]
         repeated = [_repeats(own) for own in repeats] or [None] * len(each)
-        scanned = scan_series(list(map(_whole, each, repeated)))
+        whole = list(map(_whole, each, repeated))
+        scanned = scan_series(whole) if kept is None else kept.scan(whole, names)
         watches = []
-        for own, again, end in zip(each, repeated, ends.tolist(), strict=True):
+        known_as = names or [""] * len(each)
+        for own, again, end, name in zip(each, repeated, ends.tolist(), known_as, strict=True):
             watch = cls.__new__(cls)
-            watch._begin(own, again, scanned.part(end - len(own), end))
+            watch._begin(own, again, scanned.part(end - len(own), end), kept, name)
             watches.append(watch)
         return watches, scanned
 
@@ -255,7 +272,8 @@ class SeriesWatch:
     def _scan_from(self, since: int) -> None:
         """Judge the observations from `since` on again, from the last start."""
         one = SeriesToScan(self._logs, self._levels, self._starts[-1], since, self._repeats)
-        for known, new in zip(self._scanned, scan_series([one]), strict=True):
+        found = scan_series([one]) if self._kept is None else self._kept.scan([one], [self._name])
+        for known, new in zip(self._scanned, found, strict=True):
             known[since:] = new[since:]
 
     def _raised_by(self, alarm: int) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
 from perfrun.analysis.directions import worse_or_better
+from perfrun.analysis.kept_scans import NOTED, KeptScans
 from perfrun.analysis.scan import ScanResult
 from perfrun.analysis.stats import benjamini_hochberg
 from perfrun.analysis.together import HINT, TOGETHER, CommonNights
@@ -42,6 +43,7 @@ class History:
     direction: Literal["lower", "higher"]  # which way is better
     is_canary: bool = False  # its code never changes, so a change is the machine's
     repeats: Sequence[bool] = ()  # True where an observation ran what the one before it ran
+    name: str = ""  # under which what its scan says is kept; '' for none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +89,19 @@ def watch_suite(
     false_discoveries: float = FALSE_DISCOVERIES,
     min_effect: float = MIN_EFFECT,
     together: float = TOGETHER,
+    kept: KeptScans | None = None,
 ) -> list[SeriesWatch]:
     """Return the histories with the changes that a nightly job accepts. Raises as `detect`.
 
-    With a `together` of 0 no series is tested for what others show.
+    With a `together` of 0 no series is tested for what others show. With `kept`, observations that
+    it knows are not judged again; the changes are the same.
     """
+    if max(alarm, false_discoveries) > NOTED:
+        kept = None
     repeats = [own.repeats or (False,) * len(own.values) for own in histories]
-    watches, scanned = SeriesWatch.all_of([history.values for history in histories], repeats)
+    watches, scanned = SeriesWatch.all_of(
+        [one.values for one in histories], repeats, kept, [one.name for one in histories]
+    )
     p_values = scanned.p_values
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     calendar = _Calendar(days, scanned)

@@ -193,8 +193,9 @@ class _EndToEnd:
             )
 
     def splits(self) -> Integers:
-        """Return the places that may be the first ones at a new level."""
+        """Return the places that may be the first ones at a new level, as of what is judged."""
         least = np.maximum(self.first + FEWEST_BEFORE, self.start + FEWEST_LEVEL)
+        least = np.maximum(least, self.since - MOST_AFTER + 1)
         is_split = self.places >= least
         return np.flatnonzero(is_split & (self.places <= self.end - FEWEST_AFTER))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from perfrun.changes.beginnings import Beginning, beginning_text
@@ -56,7 +56,7 @@ class ChangeRow:
     environment_differences: tuple[str, ...] | None
     before_summary: str = ""  # path
     after_summary: str = ""
-    evidence: frozenset[str] = frozenset()  # labels of the observations up to the alarm
+    evidence: Container[str] = field(default=(), compare=False)  # labels up to the alarm
     alarm_label: str = ""  # of the observation that made the evidence sufficient
     ran_the_same: bool = False  # at both sides, on record: commits, image and environment
     status: str = "candidate"

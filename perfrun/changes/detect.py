@@ -28,7 +28,7 @@ from perfrun.changes.creep import (
     parse_rule,
 )
 from perfrun.changes.cuts import Cut, cut_rows, cuts_of, with_evidence
-from perfrun.changes.observations import observations_of
+from perfrun.changes.observations import LabelsUpTo, observations_of, read_ahead
 from perfrun.changes.outlook import (
     YOUNG_NIGHTS,
     SensitivityRow,
@@ -145,7 +145,12 @@ def detect_command(argv: Sequence[str], keep: Keep | None = None) -> int:
         except NoResultsError as error:
             raise UsageError(f"{error}{_instead(store.series(), given)}") from None
         derived = partial(store.series, clones=clones, which="derived")
-        found = find_changes(chosen.watched, chosen.left_out, since=since, derived=derived)
+        found = find_changes(
+            *(chosen.watched, chosen.left_out),
+            since=since,
+            derived=derived,
+            beside=store.scans_beside,
+        )
     found = _with_outlook(found, chosen, series, since)
     if pin is not None and creep is not None:
         several = (*chosen.watched, *chosen.short)
@@ -348,21 +353,30 @@ def find_changes(
     since: date | None = None,
     alarm_since: date | None = None,
     derived: Callable[..., Iterable[Series]] | None = None,
+    beside: Path | None = None,
 ) -> DetectResult:
     """Find the changes of all series together.
 
     The rows are the changes that began on `since` or later and whose alarm was on `alarm_since`
     or later. `derived(methods=...)` returns the derived series of methods, which the rows show
-    with their primary metric.
+    with their primary metric. What was said of observations is kept in the file `beside`, if one is
+    given, and only others are judged.
     """
     from perfrun.analysis.detection import changes_of, watch_suite  # numpy and scipy
+    from perfrun.changes.scan_file import kept_scans
 
     histories = [history_of(one) for one in watched]
-    watches = watch_suite(histories)
+    with kept_scans(beside) as kept:
+        watches = watch_suite(histories, kept=kept)
     rows: list[ChangeRow] = []
     owners: list[WatchedSeries] = []  # of each row
     first, first_alarm = (day.toordinal() if day else 0 for day in (since, alarm_since))
     changes = changes_of(histories, watches, begun_since=first, alarm_since=first_alarm)
+    read_ahead(
+        (watched[change.series].observations, place)
+        for change in changes
+        for place in (change.first_after - 1, change.first_after, change.alarm)
+    )
     for change in changes:
         one = watched[change.series]
         observations = one.observations
@@ -396,9 +410,7 @@ def find_changes(
                 ),
                 before_summary=before.point.summary_path,
                 after_summary=after.point.summary_path,
-                evidence=frozenset(
-                    observations[place].point.label for place in range(change.alarm + 1)
-                ),
+                evidence=LabelsUpTo(observations, change.alarm),
                 alarm_label=observations[change.alarm].point.label,
                 ran_the_same=observations.repeats[change.first_after],
             )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from perfrun.store.query import Facts, Origins, Point, RowsToRead, point_of
@@ -79,17 +79,44 @@ class Observations:
         return len(self.values)
 
     def __getitem__(self, number: int) -> Observation:
-        value, figures = self.values[number], self._figures
-        nearest = min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
+        nearest = self._nearest(number)
         return Observation(
             day=self._calendar.days[number],
-            value=value,
+            value=self.values[number],
             disturbed=self._calendar.disturbed[number],
-            point=point_of(self._origins.rows[nearest], figures[nearest]),
+            point=point_of(self._origins.rows[nearest], self._figures[nearest]),
         )
+
+    def _nearest(self, number: int) -> int:
+        """Return the trial of an observation that is nearest to its value."""
+        value, figures = self.values[number], self._figures
+        return min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
+
+    def trial_to_read(self, number: int) -> tuple[RowsToRead, int] | None:
+        """Return the trials and the place among them of an observation's point; None if read."""
+        rows = self._origins.rows
+        return (rows, self._nearest(number)) if isinstance(rows, RowsToRead) else None
 
     def __iter__(self) -> Iterator[Observation]:
         return (self[number] for number in range(len(self)))
+
+
+class LabelsUpTo(Container[str]):
+    """The labels of the observations up to one; those of a large index are read when asked for."""
+
+    def __init__(self, observations: Observations, last: int) -> None:
+        self._observations, self._last = observations, last
+
+    def __contains__(self, label: object) -> bool:
+        places = range(self._last, -1, -1)  # it is asked for those of the last nights
+        return any(self._observations[place].point.label == label for place in places)
+
+
+def read_ahead(several: Iterable[tuple[Observations, int]]) -> None:
+    """Read the texts of single observations at once, rather than one by one."""
+    found = [one for own, number in several if (one := own.trial_to_read(number))]
+    if found:
+        found[0][0].read_ahead(found)
 
 
 def observations_of(origins: Origins, values: Sequence[float]) -> Observations:
@@ -142,13 +169,27 @@ def _repeats(origins: Origins, calendar: _TrialCalendar) -> Sequence[bool]:
 def _plain_calendar(times: Sequence[float]) -> _TrialCalendar:
     """Return the calendar of trials that are a run each and count all."""
     days = tuple([_night_of_quarter(int(time // _QUARTER_S)) for time in times])
+    not_falling = tuple(accumulate(days, max))
     return _TrialCalendar(
         days=days,
-        not_falling=tuple(accumulate(days, max)),
+        not_falling=days if days == not_falling else not_falling,  # of millions, kept once
         disturbed=(False,) * len(days),
-        counted=[(place,) for place in range(len(days))],
+        counted=_Alone(len(days)),
         single=range(len(days)),
     )
+
+
+class _Alone(Sequence[Sequence[int]]):
+    """The places of trials that are an observation each, one by one."""
+
+    def __init__(self, count: int) -> None:
+        self._places = range(count)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, number: Any) -> Any:
+        return (self._places[number],)
 
 
 def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
@@ -112,6 +112,7 @@ def watched_of(series: Series, *, is_canary: bool = False) -> WatchedSeries | st
 
 
 def history_of(one: WatchedSeries) -> History:
+    """Return the observations of a series as its changes are looked for."""
     from perfrun.analysis.detection import History
 
     return History(
@@ -120,4 +121,5 @@ def history_of(one: WatchedSeries) -> History:
         direction=one.direction,
         is_canary=one.is_canary,
         repeats=one.observations.repeats,
+        name="\0".join((*astuple(one.subject), one.metric)),
     )

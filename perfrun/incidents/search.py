@@ -108,7 +108,7 @@ def search(
     methods = {one.key.method for one in series}
     known = [name for name in known_canaries if any(fnmatchcase(m, name) for m in methods)]
     chosen = choose_series(series, None, [*canaries, *known], store.address.shown)
-    found = find_changes(chosen.watched, chosen.left_out)
+    found = find_changes(chosen.watched, chosen.left_out, beside=store.scans_beside)
     rows = confirmed_by_nights(workspace, [_with_tonight(row, tonight) for row in found.rows])
     owners = _Owners(chosen.watched)
     rows += _by_pairs(tonight, rows, owners)

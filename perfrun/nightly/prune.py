@@ -441,18 +441,18 @@ def _trials(store: Store, workspace: Path) -> tuple[list[SummaryRecord], set[str
 
 
 def _neighbours(store: Store) -> set[str]:
-    found = _neighbours_of(store.series(which="primary"))
+    found = _neighbours_of(store, store.series(which="primary"))
     if store.left_out:  # those of nodes in quarantine may count again one day
-        found |= _neighbours_of(store.series(which="primary", with_quarantine=True))
+        found |= _neighbours_of(store, store.series(which="primary", with_quarantine=True))
     return found
 
 
-def _neighbours_of(series: Iterable[Series]) -> set[str]:
+def _neighbours_of(store: Store, series: Iterable[Series]) -> set[str]:
     try:
         watched, left_out = watch_series(series)
     except UsageError:  # no trial has a figure
         return set()
-    changes = find_changes(watched, left_out).rows
+    changes = find_changes(watched, left_out, beside=store.scans_beside).rows
     return {one for row in changes for one in (row.before_execution_id, row.after_execution_id)}
 
 

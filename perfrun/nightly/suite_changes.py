@@ -76,7 +76,12 @@ def recent_changes(
     oldest = _oldest(begun)
     derived = partial(store.series, clones=clones, which="derived")
     reported = oldest - timedelta(days=KNOWN_DAYS)  # the first that any of `Earlier` may list
-    result = find_changes(chosen.watched, chosen.left_out, alarm_since=reported, derived=derived)
+    result = find_changes(
+        *(chosen.watched, chosen.left_out),
+        alarm_since=reported,
+        derived=derived,
+        beside=store.scans_beside,
+    )
     rows: tuple[list[ChangeRow], list[ChangeRow]] = ([], [])
     for row in result.rows:
         rows[row.alarm_night < oldest.isoformat()].append(row)

@@ -49,7 +49,7 @@ def found_changes(material: Material, since: float) -> Found:
     except NoResultsError:
         return Found()
     oldest = date.fromordinal(night_of(since)) if since else None
-    found = find_changes(chosen.watched, chosen.left_out, since=oldest)
+    found = find_changes(chosen.watched, chosen.left_out, since=oldest, beside=material.scans)
     rows = sorted(found.rows, key=_relevance)
     rows = confirmed_by_nights(material.workspace, rows)
     return Found(

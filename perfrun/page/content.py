@@ -13,7 +13,7 @@ from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.cuts import Cut as Step
 from perfrun.changes.cuts import level_text, parts_text
 from perfrun.page.change_list import Found, Place, found_changes, shown_changes
-from perfrun.page.detail import detail_of
+from perfrun.page.detail import MOST_FAILURES, detail_of
 from perfrun.page.document import (
     ChangeShown,
     CommitShown,
@@ -178,7 +178,7 @@ def _histories(
         own = sorted(parts[name], key=_newest)
         shared = (name[0], *(id(one.origins) for one in own))
         if shared not in calendars:
-            rows = [one.origins.rows for one in own]
+            rows = [material.rows(one) for one in own]
             failed = trials.failed.get(name[0], {})
             calendars[shared] = Calendar(rows, trials, failed, since, commits)
         if any(calendars[shared].members):
@@ -189,7 +189,7 @@ def _histories(
 
 
 def _newest(series: Series) -> float:
-    return max(row.timestamp for row in series.origins.rows)
+    return max(series.origins.times)
 
 
 class _Rows:
@@ -289,20 +289,28 @@ def _details(
     by_key: Mapping[MethodKey, Sequence[Trial]], rows: _Rows, material: Material
 ) -> dict[MethodKey, Detail]:
     newest_first = sorted(by_key, key=lambda key: by_key[key][-1].timestamp, reverse=True)
+    chosen = {key: _told_of(by_key[key]) for key in newest_first[:_MOST_DETAILS]}
+    wanted = [one for last, good, failed in chosen.values() for one in (last, good, *failed) if one]
+    whole = {id(one): record for one, record in zip(wanted, material.records(wanted), strict=True)}
     found = {}
-    for key in newest_first[:_MOST_DETAILS]:
-        own = [one for one in by_key[key] if isinstance(one, SummaryRecord)]
-        if not own:
-            continue
-        last = own[-1]
-        good = next((one for one in reversed(own) if _is_good(one, last)), None)
-        failed = [one for one in own if not one.ran]
-        found[key] = detail_of(rows.methods[key], last, good, failed, material.workspace)
+    for key, (last, good, failed) in chosen.items():
+        record = whole[id(last)]
+        if record is not None:
+            others = [own for one in failed if (own := whole[id(one)])]
+            before = whole[id(good)] if good else None
+            found[key] = detail_of(rows.methods[key], record, before, others, material.workspace)
     return found
 
 
-def _is_good(one: SummaryRecord, last: SummaryRecord) -> bool:
-    is_other = one.run_id != last.run_id if last.run_id else one.uid != last.uid
+def _told_of(own: Sequence[Trial]) -> tuple[Trial, Trial | None, Sequence[Trial]]:
+    """Return the newest trial, the last good one of another run, and the last that failed."""
+    last = own[-1]
+    good = next((one for one in reversed(own) if _is_good(one, last)), None)
+    return last, good, [one for one in own if not one.ran][-MOST_FAILURES:]
+
+
+def _is_good(one: Trial, last: Trial) -> bool:
+    is_other = one.run_id != last.run_id if last.run_id else one is not last
     return is_other and one.status.value == "passed"
 
 

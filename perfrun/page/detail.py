@@ -24,7 +24,7 @@ from perfrun.untrusted import Folder, Refused
 
 MOST_SAMPLES = 400  # of a trial that are kept
 MOST_POINTS = 120  # of a timeline
-_MOST_FAILURES = 3
+MOST_FAILURES = 3
 _MOST_DIFFERENCES = 12
 _MOST_LINES = 15  # of a log
 _MOST_LINE = 200  # characters
@@ -81,7 +81,7 @@ def detail_of(
         memory=tuple({"name": name, "bytes": size} for name, size in shown.memory),
         environment=tuple(_environment(shown)),
         differences=_differences(good, record),
-        failures=tuple(_failure(one) for one in failed[-_MOST_FAILURES:][::-1]),
+        failures=tuple(_failure(one) for one in failed[-MOST_FAILURES:][::-1]),
         profiles=tuple(_profiles(record, own, workspace)),
         command=_command(record, workspace),
         log_tail=() if record.ran else _log_tail(record),

@@ -19,7 +19,7 @@ from perfrun.changes.beginnings import source_text
 from perfrun.changes.observations import night_of
 from perfrun.page.document import Cut
 from perfrun.page.packed import Packed, packed, packed_times, packed_whole
-from perfrun.store.query import Origin, Series
+from perfrun.store.query import Series
 from perfrun.summary.counted_trials import counted_places
 from perfrun.summary.document import Status
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
@@ -74,6 +74,30 @@ class Trial(Protocol):
     @property
     def context(self) -> Mapping[str, Any]:
         """Its framework, Python, image and machine, as the index keeps them."""
+
+
+class Row(Protocol):
+    """The facts of a trial that a history needs."""
+
+    @property
+    def execution_id(self) -> str:
+        """The id of the trial."""
+
+    @property
+    def run_id(self) -> str:
+        """The id of its run; '' in PerfZero's."""
+
+    @property
+    def timestamp(self) -> float:
+        """Its begin, in seconds since the epoch."""
+
+    @property
+    def disturbed(self) -> bool:
+        """True when the machine was disturbed."""
+
+    @property
+    def commits(self) -> Mapping[str, str]:
+        """The commits of its checkouts, by their folders."""
 
 
 class MethodKey(NamedTuple):
@@ -166,7 +190,7 @@ class Calendar:
 
     def __init__(
         self,
-        parts: Sequence[Sequence[Origin]],
+        parts: Sequence[Sequence[Row]],
         trials: Trials,
         failed: Mapping[RunKey, float],
         since: float,
@@ -281,10 +305,10 @@ class Commits:
         found: dict[str, set[str]] = {}
         seen: set[int] = set()
         for one in {id(one.origins): one.origins for one in series}.values():
-            for row in one.rows:
-                if id(row.commits) not in seen:
-                    seen.add(id(row.commits))
-                    for name, commit in row.commits.items():
+            for commits in one.commits:
+                if id(commits) not in seen:
+                    seen.add(id(commits))
+                    for name, commit in commits.items():
                         found.setdefault(name, set()).add(commit)
         self._names = sorted(found, key=lambda name: (-len(found[name]), name))
         self.places: dict[tuple[str, str], int] = {}  # folder of the checkout, commit

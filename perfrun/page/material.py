@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfrun.errors import UsageError
-from perfrun.page.history import MethodKey, RunKey, Trial, key_of_record
-from perfrun.store.query import Origin, Origins, Selector, Series, SeriesKey
+from perfrun.page.history import MethodKey, Row, RunKey, Trial, key_of_record
+from perfrun.store.query import Origin, Origins, RowsToRead, Series, SeriesKey, lost_trials
+from perfrun.store.trial_facts import TrialFacts
 from perfrun.summary.metrics import MetricValue, direction_of, unit_of
 from perfrun.summary.record import SummaryRecord
 
@@ -43,6 +44,29 @@ class Material:
     urls: Mapping[str, str]  # folder of a checkout to its repository
     clones: Mapping[str, Path]  # the same to a full clone, as the user says
     begins: Mapping[RunKey, float] = field(default_factory=dict)  # of runs with further trials
+    scans: Path | None = None  # the file for what searches have said of the series
+    # The facts of the trials of series that have no more than their numbers, and what reads the
+    # whole trials that details are made of; None where the trials are whole or have no details.
+    facts: Mapping[int, TrialFacts] = field(default_factory=dict)
+    whole: Callable[[Sequence[int]], Mapping[int, SummaryRecord]] | None = None
+
+    def rows(self, series: Series) -> Sequence[Row]:
+        """Return the trials of a series, in its order."""
+        rows = series.origins.rows
+        if not isinstance(rows, RowsToRead):
+            return rows
+        try:
+            return [self.facts[number] for number in rows.numbers]
+        except KeyError:
+            raise lost_trials() from None
+
+    def records(self, trials: Sequence[Trial]) -> Sequence[SummaryRecord | None]:
+        """Return the whole of some trials; None for one that has no details."""
+        if self.whole is None:
+            return [one if isinstance(one, SummaryRecord) else None for one in trials]
+        numbers = [one.number for one in trials if isinstance(one, TrialFacts)]
+        found = self.whole(numbers)
+        return [found.get(number) for number in numbers]
 
 
 def tallies_of(trials: Iterable[Trial]) -> Iterator[Tally]:
@@ -57,7 +81,7 @@ def tallies_of(trials: Iterable[Trial]) -> Iterator[Tally]:
         yield Tally(*alike, count, last[alike])
 
 
-def urls_of(records: Iterable[SummaryRecord]) -> dict[str, str]:
+def urls_of(records: Iterable[SummaryRecord | TrialFacts]) -> dict[str, str]:
     """Return the repositories of the checkouts by folder; the newest trial's where they differ."""
     found: dict[str, str] = {}
     for record in records:
@@ -133,16 +157,18 @@ def stored(
     there is none.
     """
     series = tuple(store.series(clones=clones))
-    newest = max((row.timestamp for row in _rows(series)), default=0.0)
+    times = [time for own in _different(series) if (known := own.times) for time in _span(known)]
+    newest = max(times, default=0.0)
     begin = max(since, newest - nights * _DAY_S if nights and newest else 0.0)
-    trials = tuple(store.trials(Selector(since=begin)))
+    facts = store.facts()
+    trials = [one for one in facts if one.timestamp >= begin]
     if not trials:
         when = f" since {datetime.fromtimestamp(begin):%Y-%m-%d}" if begin else ""
         raise UsageError(
             f"{store.address.shown} holds no results{when}; a run adds some: "
             "perfrun --benchmark_methods=..."
         )
-    oldest = min((row.timestamp for row in _rows(series)), default=begin)
+    oldest = min(times, default=begin)
     material = Material(
         workspace=workspace,
         selection=selection_of(store.address.shown, begin, oldest),
@@ -150,6 +176,9 @@ def stored(
         series=series,
         urls=urls_of(trials),
         clones=clones,
+        scans=store.scans_beside,
+        facts={one.number: one for one in facts},
+        whole=store.whole,
     )
     return material, begin
 
@@ -160,6 +189,9 @@ def selection_of(index: str, begin: float, oldest: float) -> str:
     return f"all results of {index}{span}"
 
 
-def _rows(series: Sequence[Series]) -> Iterable[Origin]:
-    different = {id(one.origins): one.origins for one in series}
-    return (row for one in different.values() for row in one.rows)
+def _different(series: Sequence[Series]) -> Iterable[Origins]:
+    return {id(one.origins): one.origins for one in series}.values()
+
+
+def _span(times: Sequence[float]) -> tuple[float, float]:
+    return min(times), max(times)

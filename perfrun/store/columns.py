@@ -9,14 +9,7 @@ a trial was changed or deleted, and then all is read again, as without the file.
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import struct
-import time
-import uuid
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
@@ -27,18 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
+from perfrun.store.array_file import read_arrays, write_arrays
 from perfrun.store.query import Columns, Origin, RowsToRead
 from perfrun.store.rows import read_rows
 from perfrun.store.schema import measurements, meta, trials
 from perfrun.summary.document import Status
-from perfrun.untrusted import Refused, opened
 
 _FORMAT = "2"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
 _MOST_SINGLE = 8  # trials of a series that are read one by one; a question for each takes time
 _LOOKED_AT = 1_000  # trials at the end of the index, and as many spread over it
-_OF_A_WRITER = re.compile(r"[0-9a-f]{32}")
-_ABANDONED_S = 3600.0
 _STATUSES = tuple(status.value for status in Status)
 _TRIALS = np.dtype(
     [
@@ -52,12 +43,6 @@ _TRIALS = np.dtype(
     ]
 )
 _FIGURES = np.dtype([("trial", "i8"), ("metric", "i4"), ("value", "f8")])  # its place, not its id
-
-# What numpy, zipfile and zlib raise for a file that is not whole.
-_UNREADABLE = (
-    *(OSError, Refused, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error),
-    *(ArithmeticError, LookupError, RuntimeError, SyntaxError, TypeError, ValueError),
-)
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -180,44 +165,21 @@ def _array(
 
 
 def _load(path: Path) -> StoreColumns | None:
-    try:
-        with opened(path) as (number, _), open(number, "rb", closefd=False) as file:
-            found = np.load(file, allow_pickle=False)
-            texts = [str(text) for text in found["about"]]
-            known, figures = found["trials"], found["figures"]
-    except _UNREADABLE:
+    found = read_arrays(path, {"trials": _TRIALS, "figures": _FIGURES})
+    if found is None or len(found["about"]) != 3 or found["about"][0] != _FORMAT:
         return None
-    if len(texts) != 3 or texts[0] != _FORMAT:
-        return None
-    if known.dtype != _TRIALS or figures.dtype != _FIGURES or known.ndim + figures.ndim != 2:
-        return None
+    known, figures = found["trials"], found["figures"]
     if len(figures) and not (0 <= figures["trial"].min() <= figures["trial"].max() < len(known)):
         return None
     if len(known) and known["status"].max() >= len(_STATUSES):
         return None
-    return StoreColumns(mark=Mark(state=texts[1], uids=texts[2]), trials=known, figures=figures)
+    mark = Mark(state=str(found["about"][1]), uids=str(found["about"][2]))
+    return StoreColumns(mark=mark, trials=known, figures=figures)
 
 
 def _save(path: Path, columns: StoreColumns) -> None:
-    _remove_abandoned(path)
-    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        about = np.array([_FORMAT, columns.mark.state, columns.mark.uids])
-        with aside.open("xb") as file:
-            np.savez(file, about=about, trials=columns.trials, figures=columns.figures)
-        os.replace(aside, path)  # noqa: PTH105
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove what writers that were killed have left; it takes seconds to write."""
-    for other in path.parent.iterdir():
-        name, _, end = other.name.rpartition(".")
-        if name == path.name and _OF_A_WRITER.fullmatch(end):
-            with contextlib.suppress(OSError):
-                if other.lstat().st_mtime < time.time() - _ABANDONED_S:
-                    other.unlink()
+    about = (_FORMAT, columns.mark.state, columns.mark.uids)
+    write_arrays(path, about, {"trials": columns.trials, "figures": columns.figures})
 
 
 class TrialRows(RowsToRead):
@@ -239,6 +201,7 @@ class TrialRows(RowsToRead):
         self._commits_of, self._read = commits_of, read
         self._rows: list[Origin] | None = None
         self._single: dict[int, Origin] = {}  # by their id, until all are read
+        self._asked = 0  # questions for one of them
 
     def __len__(self) -> int:
         return len(self.places)
@@ -249,11 +212,23 @@ class TrialRows(RowsToRead):
     def __getitem__(self, place: Any) -> Any:
         if self._rows is None and isinstance(place, int):
             number = int(self._columns.trials["id"][self.places[place]])
-            if number not in self._single and len(self._single) < _MOST_SINGLE:
+            if number not in self._single and self._asked < _MOST_SINGLE:
+                self._asked += 1
                 self._single[number] = self._read([number])[number]
             if number in self._single:
                 return self._single[number]
         return self._all()[place]
+
+    def read_ahead(self, several: Iterable[tuple[RowsToRead, int]]) -> None:
+        """Read single trials of the same index, given where they stand, at once."""
+        wanted = [
+            (rows, int(self._columns.trials["id"][rows.places[place]]))
+            for rows, place in several
+            if isinstance(rows, TrialRows) and rows._rows is None
+        ]
+        found = self._read(sorted({number for _, number in wanted}))
+        for rows, number in wanted:
+            rows._single[number] = found[number]
 
     def _all(self) -> list[Origin]:
         if self._rows is None:
@@ -267,6 +242,12 @@ class TrialRows(RowsToRead):
         """The seconds since the epoch at which each began."""
         times: list[float] = self._columns.trials["time"][self.places].tolist()
         return times
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the trials in the index."""
+        numbers: list[int] = self._columns.trials["id"][self.places].tolist()
+        return numbers
 
     @property
     def facts(self) -> list[_Facts]:

@@ -28,6 +28,7 @@ from perfrun.store.quarantine import read as read_quarantine
 from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.rows import read_rows
 from perfrun.store.schema import bad_files, files, trials
+from perfrun.store.trial_facts import TrialFacts, read_facts, read_whole
 from perfrun.store.writing import (
     Batch,
     TrialRows,
@@ -41,7 +42,7 @@ from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.summary.series_identity import text
 
 COLUMNS_FROM = 50_000  # trials; below, to read them takes less time than to import numpy
-_COLUMNS = "-columns"  # at the end of the name of their file
+_COLUMNS, _SCANS = "-columns", "-scans"  # at the end of the names of their files
 _NEWEST = select(func.max(trials.c.id))
 _READ_AGAIN = ""  # the stamp of no file
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
@@ -125,7 +126,7 @@ class Store:
             left_out = set() if with_quarantine else self._in_quarantine(connection)
             # The columns hold what nobody has left out.
             plain = selector != Selector() or bool(left_out)
-            at = None if plain else self._columns_at(connection)
+            at = None if plain else self._beside_large(connection, _COLUMNS)
             found = list(
                 reading.read_series(
                     connection, self._root, selector, metric=metric, which=which, left_out=left_out
@@ -139,16 +140,22 @@ class Store:
         # No generator, so that no transaction stays open while the series are used.
         return iter(by_ancestry(found, urls, clones or {}, self._root))
 
-    def _columns_at(self, connection: Connection) -> Path | None:
-        """Return the file of columns; None where the index is small, or there is no place."""
+    @property
+    def scans_beside(self) -> Path | None:
+        """The file for what searches have said of the series; None without a place, as `beside`."""
+        with self._database.reading() as connection:
+            return self._beside_large(connection, _SCANS)
+
+    def _beside_large(self, connection: Connection, ending: str) -> Path | None:
+        """Return a file beside the index; None where that is small, or there is no place."""
         if (connection.execute(_NEWEST).scalar() or 0) < COLUMNS_FROM:
             return None
         if (file := self.address.file) is not None:
-            return file.with_name(f"{file.name}{_COLUMNS}")
+            return file.with_name(f"{file.name}{ending}")
         if self._beside is None or not self._beside.is_dir():
             return None
         name = hashlib.sha256(self.address.shown.encode()).hexdigest()[:16]
-        return self._beside / f".store-{name}{_COLUMNS}"
+        return self._beside / f".store-{name}{ending}"
 
     @contextmanager
     def _later(self) -> Iterator[Connection]:
@@ -179,6 +186,16 @@ class Store:
         """Return the selected trials in the order of time, including those that failed."""
         with no_collection(), self._database.reading() as connection:
             return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
+
+    def facts(self) -> list[TrialFacts]:
+        """Return of all trials, those that failed too, what takes little to read; by time."""
+        with no_collection(), self._database.reading() as connection:
+            return read_facts(connection)
+
+    def whole(self, numbers: Sequence[int]) -> dict[int, SummaryRecord]:
+        """Return trials by their numbers, also when this has been closed."""
+        with self._later() as connection:
+            return read_whole(connection, self._root, numbers)
 
     def newest(self, until: float) -> tuple[str, str] | None:
         """Return the run id and the execution id of the newest trial before a time."""

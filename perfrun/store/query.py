@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from perfrun.analysis.directions import Direction
+from perfrun.errors import StoreError
+
+
+def lost_trials() -> StoreError:
+    """Return the error of trials that went while series were read."""
+    return StoreError("has lost trials while they were read: run the same command again")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +109,11 @@ class RowsToRead(Sequence[Origin]):
 
     @property
     @abstractmethod
+    def numbers(self) -> Sequence[int]:
+        """The numbers of the trials in the index."""
+
+    @property
+    @abstractmethod
     def quiet_single_runs(self) -> bool:
         """True where each is a run of its own and none was disturbed."""
 
@@ -118,6 +129,10 @@ class RowsToRead(Sequence[Origin]):
     @abstractmethod
     def taken(self, order: Sequence[int]) -> RowsToRead:
         """Return them in another order."""
+
+    @abstractmethod
+    def read_ahead(self, several: Iterable[tuple[RowsToRead, int]]) -> None:
+        """Read single trials of the same index, given where they stand, at once."""
 
     @abstractmethod
     def is_same(self, other: Sequence[Origin]) -> bool:
@@ -198,6 +213,7 @@ class Selector:
 
     methods: tuple[str, ...] = ()
     subjects: tuple[int, ...] = ()  # their ids in the index that is asked
+    numbers: tuple[int, ...] = ()  # of trials, the same
     labels: tuple[str, ...] = ()
     run_ids: tuple[str, ...] = ()
     execution_ids: tuple[str, ...] = ()

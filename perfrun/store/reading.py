@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, func, select
 
-from perfrun.errors import StoreError
 from perfrun.store.places import OWN
 from perfrun.store.query import (
     BadFile,
@@ -27,6 +26,7 @@ from perfrun.store.query import (
     Selector,
     Series,
     SeriesKey,
+    lost_trials,
 )
 from perfrun.store.rows import read_rows
 from perfrun.store.schema import (
@@ -257,7 +257,7 @@ def read_series_of_columns(
                 for row in read_rows(own, query.where(trials.c.id.in_(part))):
                     found[row[0]] = _origin(row, commits, paths)
         if len(found) < len(ids):
-            raise StoreError("has lost trials while they were read: run the same command again")
+            raise lost_trials()
         return found
 
     def names(ids: Sequence[int]) -> dict[int, str]:
@@ -321,6 +321,11 @@ def read_trials(
             context=of.context,
             document=of.document,
         )
+
+
+def read_subjects(connection: Connection) -> dict[int, Subject]:
+    """Return all subjects by their ids."""
+    return {number: _subject(row) for number, row in _subjects(connection, Selector()).items()}
 
 
 def read_newest(connection: Connection, until: float) -> tuple[str, str] | None:
@@ -443,6 +448,8 @@ def _where(query: Select[Any], selector: Selector, about: Mapping[int, Any]) -> 
     ):
         if wanted:
             query = query.where(column.in_(wanted))
+    if selector.numbers:
+        query = query.where(trials.c.id.in_(selector.numbers))
     if selector.since is not None:
         query = query.where(trials.c.timestamp >= selector.since)
     if selector.until is not None:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perfrun.benchmark import main
+from perfrun.errors import StoreError
+from perfrun.options.store_address import parse_address
 from perfrun.page.command import report_command
+from perfrun.page.content import Asked, page_of
+from perfrun.page.document import Page
+from perfrun.page.material import stored
 from perfrun.page.render import template
+from perfrun.store import index
+from perfrun.store.index import Store, open_store
+from perfrun.store.query import Selector
 from tests.pages import read_page, unpack
 from tests.summaries import summary, write
 from tests.worlds import World
@@ -338,3 +348,55 @@ def test_the_missing_library_is_named_before_anything_is_read(
     assert capsys.readouterr().err == (
         "perfrun: a page needs jinja2: pip install 'perfrun[report]'\n"
     )
+
+
+def test_the_page_of_a_large_index_is_that_of_its_whole_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(5)
+    documents = []
+    for method in ("pkg.cases.Cases.spin", "pkg.cases.Cases.other"):
+        for night, one in enumerate(nights(method=method)):
+            if method.endswith("other"):
+                one["execution_id"] += "-other"
+                one["perfrun"]["run_id"] = draw.choice(("", f"run-{night}"))
+            if draw.random() < 0.1:
+                one["perfrun"]["outcome"]["status"] = "failed"
+                one["benchmark_info"]["has_exception"] = True
+                one["benchmark_result"] |= {"succeeded": False, "wall_time": -1}
+            one["perfrun"]["quality"] = {"grade": "B", "disturbed": draw.random() < 0.2}
+            one["perfrun"]["environment"]["python"] = {"version": f"3.{10 + night // 35}.1"}
+            documents.append(one)
+    write(tmp_path / "output", *documents)
+    address = parse_address(None, tmp_path)
+
+    def pages(*, large: bool) -> list[Page]:
+        monkeypatch.setattr(index, "COLUMNS_FROM", 1 if large else 10**9)
+        with open_store(address) as store:
+            store.refresh()
+            found = [stored(store, tmp_path, {}, since=0.0, nights=span) for span in (365, 12)]
+            made = []
+            for material, since in found:
+                chosen = tuple(store.trials(Selector(since=since)))
+                whole = replace(material, trials=chosen, facts={}, whole=None)
+                for one in (material, material if large else whole):
+                    page = page_of(one, Asked(title="T", since=since))
+                    made.append(replace(page, made=0.0))
+        return made
+
+    large, small = pages(large=True), pages(large=False)
+    assert large == small
+    assert large[0].changes
+    assert any(one.failures for one in large[0].details)
+    assert (tmp_path / "perfrun.db-columns").is_file()
+
+
+def test_a_page_whose_trials_another_command_removes_ends_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "output", *nights(20))
+    monkeypatch.setattr(index, "COLUMNS_FROM", 1)
+    read = Store.facts
+    monkeypatch.setattr(Store, "facts", lambda store: read(store)[1:])
+    with pytest.raises(StoreError, match="has lost trials while they were read"):
+        report(tmp_path)
