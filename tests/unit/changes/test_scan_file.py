@@ -35,12 +35,15 @@ def made(seed: int, count: int) -> list[History]:
         for _ in range(draw.integers(0, 3)):
             noise[number, draw.integers(0, NIGHTS) :] += draw.choice((0.3, 0.05, -0.1))
     noise[: count // 2, NIGHTS // 2 :] += 0.12
+    repeats = draw.random((count, NIGHTS)) < 0.3
+    repeats[::3] = False
     return [
         History(
             values=np.exp(own).tolist(),
             nights=list(range(NIGHTS)),
             direction="lower",
             is_canary=not number,
+            repeats=repeats[number].tolist(),
             name=f"series {number}",
         )
         for number, own in enumerate(noise)
@@ -61,15 +64,20 @@ def said(watch: SeriesWatch) -> Any:
 
 
 def without(one: History, places: set[int]) -> History:
-    every = zip(one.values, one.nights, strict=True)
-    rows = [row for at, row in enumerate(every) if at not in places]
-    return replace(one, values=[value for value, _ in rows], nights=[night for _, night in rows])
+    every = zip(one.values, one.nights, one.repeats, strict=True)
+    values, nights, repeats = [], [], []
+    for at, (value, night, is_repeat) in enumerate(every):
+        if at not in places:
+            values.append(value)
+            nights.append(night)
+            repeats.append(is_repeat)
+    return replace(one, values=values, nights=nights, repeats=repeats)
 
 
 def changed(draw: random.Random, one: History) -> History:
     """Return a history in which something of the past is another one, or nothing."""
-    values, nights = list(one.values), list(one.nights)
-    kind = draw.choice(("same", "same", "late", "removed", "rewritten", "moved", "twice"))
+    values, nights, repeats = list(one.values), list(one.nights), list(one.repeats)
+    kind = draw.choice(("same", "same", "late", "removed", "rewritten", "moved", "twice", "known"))
     if not values or kind == "same":
         return one
     at = draw.randrange(len(values))
@@ -79,10 +87,13 @@ def changed(draw: random.Random, one: History) -> History:
         values[at] *= draw.choice((1.5, 0.999))
     elif kind == "moved":  # the order of commits became known
         values.insert(draw.randrange(len(values)), values.pop(at))
+    elif kind == "known":  # what a trial ran
+        repeats[at] = not repeats[at]
     else:  # a result that came late, or a second one of the night
         values.insert(at, values[at] * 1.01)
         nights.insert(at, nights[at])
-    return replace(one, values=values, nights=nights)
+        repeats.insert(at, False)
+    return replace(one, values=values, nights=nights, repeats=repeats)
 
 
 @settings(max_examples=4)
@@ -225,11 +236,14 @@ def test_the_end_of_a_series_is_judged_as_the_whole_of_it() -> None:
         logs = draw.normal(0, 0.02, 160)
         logs[130:] += 0.03
         levels, start = np.zeros(160), number if number % 2 else 0
+        repeats = draw.random(160) < 0.5 if number % 3 else None
         for since in (start, 100, 134, 141, 146, 159):
-            one = SeriesToScan(logs, levels, start, start)
+            one = SeriesToScan(logs, levels, start, start, repeats)
             whole, kept = scan_series([one]), KeptScans()
             if since > start:
-                kept.scan([one._replace(logs=logs[:since], levels=levels[:since])], ["series"])
+                first = None if repeats is None else repeats[:since]
+                known = SeriesToScan(logs[:since], levels[:since], start, start, first)
+                kept.scan([known], ["series"])
             found = kept.scan([one], ["series"])
             noted = (whole.score_p_values <= NOTED) | whole.separation
             assert np.array_equal(noted, (found.score_p_values <= NOTED) | found.separation)
