@@ -16,7 +16,8 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,6 +26,18 @@ from .runner import FuzzError, check
 from .target import Target, in_memory
 
 KINDS_SHOWN = 5  # of failures of one target
+# Inputs of one process: the Markdown parser of the tests keeps 30 KiB of each page for good.
+PORTION = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portion:
+    """What a process found: failures by the place in the code that raised, each with an input."""
+
+    inputs: int
+    accepted: int
+    cpu_s: float
+    failures: dict[str, str]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,18 +50,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = _chosen(TARGETS, options.target)
     if not chosen:
         return 2
-    tasks = [(TARGETS.index(target), options.inputs, options.seed) for target in chosen]
+    tasks = [
+        (TARGETS.index(target), begin, min(PORTION, options.inputs - begin), options.seed)
+        for target in chosen
+        for begin in range(0, options.inputs, PORTION)
+    ]
     failures = 0
     # The processes of a pool are ended without a chance to remove their files.
     with (
         tempfile.TemporaryDirectory(prefix="perfrun-fuzz-", dir=in_memory()) as place,
-        multiprocessing.Pool(options.jobs, _begin, (place,)) as pool,
+        multiprocessing.Pool(options.jobs, _begin, (place,), maxtasksperchild=1) as pool,
     ):
-        for line, failed in pool.imap(_fuzz, tasks):
-            failures += failed
-            sys.stdout.write(line + "\n")
+        portions = pool.imap(_fuzz, tasks, chunksize=1)
+        for target in chosen:
+            own = [next(portions) for _ in range(0, options.inputs, PORTION)]
+            found = {kind: text for one in own for kind, text in one.failures.items()}
+            failures += len(found)
+            sys.stdout.write(_told(target.name, own, found, options.seed) + "\n")
             sys.stdout.flush()
     return 1 if failures else 0
+
+
+def _told(name: str, own: Sequence[Portion], found: Mapping[str, str], seed: int) -> str:
+    inputs, accepted = sum(one.inputs for one in own), sum(one.accepted for one in own)
+    took_s = sum(one.cpu_s for one in own)
+    what = f"{name}: {inputs:,} inputs, {accepted:,} accepted, {len(found)} kinds of failure"
+    lines = [
+        f"{what}, {took_s:.0f} s of the processor, seed {seed}",
+        *(f"  {kind}\n    {text}" for kind, text in list(found.items())[:KINDS_SHOWN]),
+    ]
+    return "\n".join(lines)
 
 
 def _chosen(targets: Sequence[Target], name: str | None) -> list[Target]:
@@ -69,27 +100,23 @@ def _begin(place: str) -> None:
         setattr(shown, name, lru_cache(maxsize=256)(getattr(shown, name)))
 
 
-def _fuzz(task: tuple[int, int, int]) -> tuple[str, int]:
+def _fuzz(task: tuple[int, int, int, int]) -> Portion:
+    """Give a target the inputs of a portion: those from `begin` on, of its own random numbers."""
     from .targets import TARGETS
 
-    number, inputs, seed = task
+    number, begin, inputs, seed = task
     target = TARGETS[number]
-    chance = random.Random(f"{target.name} {seed}")
+    chance = random.Random(f"{target.name} {seed}{f' {begin}' if begin else ''}")
     accepted, found = 0, dict[str, str]()
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(inputs):
         try:
             accepted += check(target, mutated(target.seeds, chance))
         except FuzzError as error:
             kind = f"{type(error.__cause__).__name__} {_place(error)}"
             found.setdefault(kind, str(error)[:2000])
-    took_s = time.perf_counter() - began
-    what = f"{target.name}: {inputs:,} inputs, {accepted:,} accepted"
-    lines = [
-        f"{what}, {len(found)} kinds of failure, {took_s:.0f} s, seed {seed}",
-        *(f"  {kind}\n    {text}" for kind, text in list(found.items())[:KINDS_SHOWN]),
-    ]
-    return "\n".join(lines), len(found)
+    took_s = time.process_time() - began
+    return Portion(inputs=inputs, accepted=accepted, cpu_s=took_s, failures=found)
 
 
 def _place(error: FuzzError) -> str:
