@@ -12,6 +12,12 @@ from perfrun.summary.series_identity import objects, section, text
 
 _HOST_NAME = re.compile(r'"hostname": "[^"]*"')
 _UNRECORDED_EDITS = '"diff_sha256": null, "dirty": true'
+_ALL_CODE_IN_CHECKOUTS = '"folders_without_commit": []'
+# Flags of a run that change what is measured and are recorded nowhere else in a context.
+_FLAGS = """
+    python_path data_downloads gcs_downloads root_data_dir benchmark_class_type trial_network
+    cpuset memory shm_size gpus pids_limit profiler_enabled_time debug
+"""
 _BATCH_FLAG = re.compile(r"-{1,2}(\w*batch_size)(?:=(.*))?", re.DOTALL)
 
 
@@ -31,6 +37,8 @@ def context(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     own, info = section(document, "perfrun"), section(document, "benchmark_info")
     container, environment = section(own, "container"), section(own, "environment")
+    flags, git = section(info, "flags"), _git(document)
+    folders = [item.strip() for item in text(flags.get("python_path")).split(",")]
     return {
         "python": section(environment, "python"),
         "distributions": section(environment, "distributions"),
@@ -49,14 +57,19 @@ def context(document: Mapping[str, Any]) -> dict[str, Any]:
         "system": section(document, "system_info"),
         "machine": {k: v for k, v in section(own, "machine").items() if k != "at_start"},
         "benchmark_flags": own.get("benchmark_flags") or [],
-        "constructor_args": section(info, "flags").get("perfzero_constructor_args") or "",
+        "constructor_args": flags.get("perfzero_constructor_args") or "",
+        "flags": {name: flags[name] for name in _FLAGS.split() if flags.get(name)},
+        # Of `--python_path`: no commit says what such a folder holds.
+        "folders_without_commit": [
+            item for item in folders if item and item.partition("/")[0] not in git
+        ],
         "env_vars": {**section(info, "env_vars"), **section(own, "env")},
         "harness": {
             "name": info.get("harness_name"),
             "version": own.get("version"),
             **section(info, "harness_info"),
         },
-        "git": _git(document),
+        "git": git,
         "module_sha256": own.get("module_sha256"),
         "allocator": section(own, "allocator"),
     }
@@ -102,10 +115,11 @@ def digest_of(document: str, commits: str) -> str:
     """Return the digest of a context and its commits, both as JSON; '' when unknown.
 
     Host names are left out: containers draw theirs anew. Not known is the code of trials without
-    commit and image, of local edits that were not recorded, and of summaries without packages.
+    commit and image, of local edits that were not recorded, of folders of `--python_path` that are
+    no checkouts, and of summaries without packages.
     """
     is_known = ('"image_id": "' in document or commits != "{}") and '"python": {"' in document
-    if not is_known or _UNRECORDED_EDITS in document:
+    if not is_known or _UNRECORDED_EDITS in document or _ALL_CODE_IN_CHECKOUTS not in document:
         return ""
     same = f"{_HOST_NAME.sub('', document)}{commits}"
     return hashlib.blake2b(same.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -35,6 +35,8 @@ def test_the_host_name_is_no_part_of_it() -> None:
         {"machine": {"kernel": "6.19"}},
         {"benchmark_flags": ["--batch_size=4"]},
         {"module_sha256": "b" * 64},
+        {"flags": {"data_downloads": "https://host/v2.tar"}},
+        {"flags": {"cpuset": "0-3"}},
     ],
 )
 def test_all_else_is(other: dict[str, Any]) -> None:
@@ -47,6 +49,23 @@ def test_it_is_unknown_without_commits_and_of_edits_that_were_not_recorded() -> 
     assert digest([edited]) == ""
     recorded = [{**edited, "diff_sha256": name * 64} for name in "cd"]
     assert "" != digest(recorded[:1]) != digest(recorded[1:]) != ""
+
+
+@pytest.mark.parametrize(
+    ("python_path", "is_known"),
+    [("models", True), ("models/official, models", True), ("/home/me/bench", False)],
+)
+def test_it_is_unknown_with_a_folder_that_no_commit_tells_of(
+    python_path: str, is_known: bool
+) -> None:
+    assert bool(digest(flags={"python_path": python_path})) is is_known
+    assert digest(flags={"python_path": f"{python_path},others"}) == ""
+
+
+def test_it_is_unknown_in_an_index_that_an_older_perfrun_has_written() -> None:
+    document = context(summary(commits={"models": "a" * 40}))
+    del document["folders_without_commit"]
+    assert digest_of(json.dumps(document, sort_keys=True), json.dumps({"models": "a" * 40})) == ""
 
 
 def test_it_is_unknown_of_a_summary_of_perfzero() -> None:
