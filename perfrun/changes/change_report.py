@@ -27,9 +27,7 @@ _REASONS = {
     "not_positive": "values that are not positive",
 }
 _MOST_DIFFERENCES = 5
-_NO_COMMIT = (
-    "environment: the night before ran the same commits, image and packages: not the code's"
-)
+NO_COMMIT = "the night before ran the same commits, image and packages: not the code's"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,13 +216,14 @@ def _commits(row: ChangeRow) -> str:
 
 
 def _environment(rows: Sequence[ChangeRow]) -> list[str]:
-    if all(row.ran_the_same for row in rows):
-        return [f"  {_NO_COMMIT}"]
+    """Return what else differs in the same night, such as the host, and whether it can be code."""
+    ran_the_same = all(row.ran_the_same for row in rows)
     found = {row.environment_differences for row in rows}
-    if len(found) > 1 or None in found:
+    is_known = len(found) == 1 and None not in found
+    if not is_known and not ran_the_same:
         return []
-    (texts,) = found
-    if not texts:
-        return ["  environment: no difference found"]
+    texts = (rows[0].environment_differences or ()) if is_known else ()
     more = f"; and {len(texts) - _MOST_DIFFERENCES} more" if len(texts) > _MOST_DIFFERENCES else ""
-    return [f"  environment: {'; '.join(texts[:_MOST_DIFFERENCES])}{more}"]
+    shown = [f"{'; '.join(texts[:_MOST_DIFFERENCES])}{more}"] if texts else []
+    shown += [NO_COMMIT] if ran_the_same else []
+    return [f"  environment: {'; '.join(shown) or 'no difference found'}"]

@@ -121,7 +121,10 @@ def test_a_change_between_nights_that_ran_the_same_is_not_the_codes(
     main(["detect", f"--workspace={workspace}"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "2026-07-01  no commit changed"
-    assert "ran the same commits, image and packages: not the code's" in lines[2]
+    assert lines[2] == (
+        "  environment: hostname container-29 -> container-30; "
+        "the night before ran the same commits, image and packages: not the code's"
+    )
 
 
 @pytest.mark.parametrize(
