@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from perfrun.changes.change_report import NO_COMMIT
 from perfrun.incidents.words import fixed_text, incident_text
 from perfrun.nightly.report import (
     ChangeReport,
@@ -156,6 +157,7 @@ def _change_text(change: ChangeReport, medium: Medium) -> str:
         if change.commits_before.get(name, after) != after
     ]
     others = [clean(text) for text in change.environment_differences]
+    others += [NO_COMMIT] if change.ran_the_same else []
     why = "; ".join([*commits, *others]) or "nothing else is known to differ"
     doubt = ", a canary moved too" if change.machine_suspect else ""
     return (

@@ -136,6 +136,7 @@ class ChangeReport:
     derived: tuple[Mapping[str, Any], ...] = ()  # as in `perfrun detect`
     incident: int | None = None  # that it is part of, or that it has ended
     settings: str = ""  # of the series: variables, flags of the benchmark
+    ran_the_same: bool = False  # the night before, on record: no commit is the cause
 
     @property
     def name(self) -> str:

@@ -199,6 +199,7 @@ def change_reports(
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
                 environment_differences=row.environment_differences or (),
+                ran_the_same=row.ran_the_same,
                 derived=tuple(derived_rows(row.derived)),
             )
         )

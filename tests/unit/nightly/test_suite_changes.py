@@ -114,6 +114,17 @@ def test_a_change_for_the_worse_is_new_in_the_night_that_made_it_sure(tmp_path: 
     assert found(tmp_path, alarm + 14, method(METHOD)) == ()
 
 
+@pytest.mark.parametrize("is_repeat", [True, False])
+def test_a_night_says_where_no_commit_can_be_the_cause(tmp_path: Path, is_repeat: bool) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    for path in (tmp_path / "output").glob("*/perfzero_summary.json") if is_repeat else ():
+        path.write_text(path.read_text(encoding="utf-8").replace("b" * 40, "a" * 40))
+    (change,) = found(tmp_path, 36, method(METHOD))
+    assert change.ran_the_same is is_repeat
+    told = markdown(report([replace(change, is_new=True)]))
+    assert ("ran the same commits, image and packages: not the code" in told) is is_repeat
+
+
 def test_a_change_of_a_night_that_told_nobody_is_new_in_the_next_one(tmp_path: Path) -> None:
     history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
     (first,) = found(tmp_path, 44, method(METHOD))
