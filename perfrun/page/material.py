@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfrun.errors import UsageError
 from perfrun.page.history import MethodKey, Row, RunKey, Trial, key_of_record
-from perfrun.store.query import Origin, Origins, RowsToRead, Series, SeriesKey, lost_trials
+from perfrun.store.query import (
+    Checkouts,
+    Origin,
+    Origins,
+    RowsToRead,
+    Series,
+    SeriesKey,
+    lost_trials,
+)
 from perfrun.store.trial_facts import TrialFacts
 from perfrun.summary.metrics import MetricValue, direction_of, unit_of
 from perfrun.summary.record import SummaryRecord
@@ -92,10 +101,13 @@ def urls_of(records: Iterable[SummaryRecord | TrialFacts]) -> dict[str, str]:
 def series_of_records(records: Sequence[SummaryRecord]) -> tuple[Series, ...]:
     """Return the series of trials that were read one by one, as an index would return them."""
     origins: dict[str, Origin] = {}
+    known: dict[int, Checkouts] = {}  # trials of an index share the context of their run
     columns: dict[SeriesKey, tuple[list[Origin], list[MetricValue]]] = {}
     for record in sorted(records, key=lambda one: (one.timestamp, one.execution_id)):
         own = record.subject
-        origin = origins.setdefault(record.uid, _origin(record))
+        if id(record.context) not in known:
+            known[id(record.context)] = _commits(record)
+        origin = origins.setdefault(record.uid, _origin(record, known[id(record.context)]))
         for name, metric in record.metrics.items():
             key = SeriesKey(
                 method=own.method,
@@ -127,7 +139,12 @@ def series_of_records(records: Sequence[SummaryRecord]) -> tuple[Series, ...]:
     return tuple(found)
 
 
-def _origin(record: SummaryRecord) -> Origin:
+def _commits(record: SummaryRecord) -> Checkouts:
+    texts = [json.dumps(part, sort_keys=True) for part in (record.commits, record.context)]
+    return Checkouts.of(*texts)
+
+
+def _origin(record: SummaryRecord, commits: Checkouts) -> Origin:
     return Origin(
         execution_id=record.execution_id,
         run_id=record.run_id,
@@ -135,7 +152,7 @@ def _origin(record: SummaryRecord) -> Origin:
         status=record.status.value,
         grade=record.grade,
         disturbed=record.disturbed,
-        commits=record.commits,
+        commits=commits,
         label=record.label,
         summary_path=str(record.path) if record.path.name else "",
     )

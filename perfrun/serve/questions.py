@@ -25,7 +25,7 @@ from perfrun.page.history import MethodKey, relevance
 from perfrun.page.material import Tally
 from perfrun.store.database import Database
 from perfrun.store.places import OWN
-from perfrun.store.query import Origin, Selector, Series
+from perfrun.store.query import Checkouts, Origin, Selector, Series
 from perfrun.store.reading import columns_of, read_roots, series_of
 from perfrun.store.rows import read_rows
 from perfrun.store.schema import contexts, files, measurements, metrics, subjects, trials
@@ -281,7 +281,8 @@ class _Contexts:
             query = select(*self._columns).where(contexts.c.id.in_(part))
             for number, commits, *documents in self._connection.execute(query):
                 self.commits[number] = json.loads(commits)
-                for document in documents:
+                for document in documents:  # changes are looked for in what it also says
+                    self.commits[number] = Checkouts.of(commits, document)
                     small = _small(json.loads(document))
                     self.small[number] = self._known.setdefault(json.dumps(small), small)
 

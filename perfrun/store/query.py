@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from perfrun.analysis.directions import Direction
 from perfrun.errors import StoreError
+from perfrun.summary.trial_environment import digest_of
 
 
 def lost_trials() -> StoreError:
@@ -39,6 +41,13 @@ class Checkouts(dict[str, str]):
     """
 
     digest = ""
+
+    @classmethod
+    def of(cls, commits: str, document: str) -> Checkouts:
+        """Return those of a context, whose commits and environment are JSON with sorted keys."""
+        found = cls(json.loads(commits))
+        found.digest = digest_of(document, commits)
+        return found
 
 
 class Point(NamedTuple):

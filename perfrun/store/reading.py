@@ -43,7 +43,7 @@ from perfrun.summary.document import Status
 from perfrun.summary.metrics import MetricValue, direction_of, unit_of
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import Subject
-from perfrun.summary.trial_environment import batch_size_of, digest_of, document_of
+from perfrun.summary.trial_environment import batch_size_of, document_of
 
 _Growing = tuple[list[Origin], list[float]]  # the same while they are read
 
@@ -431,11 +431,8 @@ def _subjects(connection: Connection, selector: Selector) -> dict[int, Any]:
 def _commits(connection: Connection) -> dict[int, Mapping[str, str]]:
     """Return commits by context; trials of a context share one object."""
     columns = (contexts.c.id, contexts.c.commits, contexts.c.document)
-    found: dict[int, Mapping[str, str]] = {}
-    for number, commits, document in read_rows(connection, select(*columns)):
-        found[number] = own = Checkouts(json.loads(commits))
-        own.digest = digest_of(document, commits)
-    return found
+    rows = read_rows(connection, select(*columns))
+    return {number: Checkouts.of(commits, document) for number, commits, document in rows}
 
 
 def _where(query: Select[Any], selector: Selector, about: Mapping[int, Any]) -> Select[Any]:

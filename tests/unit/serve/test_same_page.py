@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from perfrun.options.store_address import parse_address
 from perfrun.page.command import report_command
@@ -18,9 +21,9 @@ from tests.pages import read_page, unpack
 from tests.summaries import summary, write
 
 
-def reported(workspace: Path) -> dict[str, Any]:
+def reported(workspace: Path, *words: str) -> dict[str, Any]:
     page = workspace / "page.html"
-    assert report_command([f"--workspace={workspace}", f"--output={page}"]) == 0
+    assert report_command([*words, f"--workspace={workspace}", f"--output={page}"]) == 0
     return read_page(page.read_text(encoding="utf-8")).data
 
 
@@ -90,6 +93,28 @@ def test_report_and_served_page_say_the_same_of_one_store(tmp_path: Path) -> Non
         assert [{**one, "series": 0} for one in part["pairs"]] == [{**o, "series": 0} for o in mine]
     (failing,) = (one for one in page["methods"] if one["name"] == METHODS[2])
     assert (failing["state"], failing["failed"]) == ("crashed", 2)
+
+
+def test_a_step_is_put_on_the_same_night_however_the_results_are_read(tmp_path: Path) -> None:
+    # Of noise alone the step would seem to begin a night early, which ran what the one before ran.
+    noise = np.exp(0.005 * np.random.default_rng(8).standard_normal(45))
+    nights = (
+        summary(
+            wall_time=float(noise[night] * (1.015 if night >= 30 else 1)),
+            name=f"night-{night:03}",
+            timestamp=BEGIN_S + night * DAY_S,
+            run_id=f"run-{night}",
+            commits={"bench": f"{(night + 5) // 7:040x}"},
+        )
+        for night in range(45)
+    )
+    write(tmp_path / "output", *nights)
+    of_index, of_files = reported(tmp_path), reported(tmp_path, str(tmp_path / "output"))
+    page = json.loads(served(tmp_path).page().answer.data)
+    opened = json.loads(served(tmp_path).method(page["methods"][0]["href"][-16:]).data)
+    begun = date.fromtimestamp(BEGIN_S + 30 * DAY_S).isoformat()
+    for data in (of_index, of_files, page, opened):
+        assert [one["night"] for one in data["changes"]] == [begun]
 
 
 def of_settings(batch: int, *, level: float, night: int) -> dict[str, Any]:
