@@ -73,7 +73,8 @@ def alarm_night() -> int:
     from perfrun.analysis.changepoint import ALARM, SeriesWatch
 
     values = [noise(night) * (1.1 if night >= BEFORE else 1.0) for night in range(BEFORE + 10)]
-    repeats = [night not in (0, BEFORE) for night in range(BEFORE + 10)]  # they ran one commit
+    # Every night but those two ran the commit of the night before.
+    repeats = [night not in (0, BEFORE) for night in range(BEFORE + 10)]
     p_values = SeriesWatch(values, repeats).p_values
     return next(night for night in range(BEFORE, BEFORE + 10) if p_values[night] <= ALARM)
 

@@ -89,7 +89,8 @@ def alarm_night() -> int:
 
     noise = [1 + 0.004 * (night * 7 % 5 - 2) for night in range(BEFORE + AFTER)]
     values = [x * (1.5 if night >= BEFORE else 1.0) for night, x in enumerate(noise)]
-    repeats = [night not in (0, BEFORE) for night in range(BEFORE + AFTER)]  # they ran one commit
+    # Every night but those two ran the commit of the night before.
+    repeats = [night not in (0, BEFORE) for night in range(BEFORE + AFTER)]
     p_values = SeriesWatch(values, repeats).p_values
     return next(night for night in range(BEFORE, BEFORE + AFTER) if p_values[night] <= ALARM)
 
