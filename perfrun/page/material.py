@@ -101,13 +101,14 @@ def urls_of(records: Iterable[SummaryRecord | TrialFacts]) -> dict[str, str]:
 def series_of_records(records: Sequence[SummaryRecord]) -> tuple[Series, ...]:
     """Return the series of trials that were read one by one, as an index would return them."""
     origins: dict[str, Origin] = {}
-    known: dict[int, Checkouts] = {}  # trials of an index share the context of their run
+    known: dict[tuple[int, int], Checkouts] = {}  # trials of an index share those of their run
     columns: dict[SeriesKey, tuple[list[Origin], list[MetricValue]]] = {}
     for record in sorted(records, key=lambda one: (one.timestamp, one.execution_id)):
         own = record.subject
-        if id(record.context) not in known:
-            known[id(record.context)] = _commits(record)
-        origin = origins.setdefault(record.uid, _origin(record, known[id(record.context)]))
+        what = (id(record.context), id(record.commits))
+        if what not in known:
+            known[what] = _commits(record)
+        origin = origins.setdefault(record.uid, _origin(record, known[what]))
         for name, metric in record.metrics.items():
             key = SeriesKey(
                 method=own.method,
