@@ -28,7 +28,7 @@ from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.options.containment import parse_size
 from perfrun.run.digest import sha256_of
-from perfrun.shards.places import WITH_RESULT, Attempt, Ended, read_ended
+from perfrun.shards.places import WITH_RESULT, Attempt, Ended, How, read_ended
 from perfrun.shards.plan import Plan
 from perfrun.shards.plan_file import FILE, read_plan, sent_text
 from perfrun.shown import line
@@ -270,7 +270,8 @@ def with_result(attempt: Attempt, received: Received, ended_at: float, where: st
     files that were too large.
     """
     ended = received.ended
-    if ended.how not in WITH_RESULT or not ended.trials:
+    # A benchmark that refuses its flags has failed without a trial.
+    if ended.how not in WITH_RESULT or not (ended.trials or ended.how is How.FAILED):
         return "its results have no trial"
     missing = next((name for name, said in ended.trials if _digest(attempt, name) != said), "")
     if missing:
