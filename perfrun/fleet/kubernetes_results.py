@@ -95,7 +95,7 @@ def _take_one(plan: Plan, client: Client, one: ShardPod, limits: Limits) -> None
         if not free:
             return  # another perfrun takes it
         place.settle()
-        if place.counted() is not None:
+        if place.counted() is not None or _has_attempt(place, name, is_over=True):
             # It may be gone by now, and if it is not, the next look finds it again.
             with (
                 contextlib.suppress(WorkspaceError),
@@ -130,14 +130,18 @@ def _note_failure(plan: Plan, one: ShardPod) -> None:
     """Write down why a pod failed, once, as an attempt without a result."""
     place = ShardPlace(plan, one.shard)
     name = one.pod.metadata.name
-    if place.counted() is not None:
-        return
-    if any(known.begun and known.begun.job == name for known in place.attempts()):
+    if place.counted() is not None or _has_attempt(place, name):
         return
     place.make()
     with place.held() as free:
-        if free:
+        if free and not _has_attempt(place, name):  # nor has another perfrun noted it meanwhile
             attempt = place.claim(name, one.pod.spec.nodeName or name)
             how = How.INTERRUPTED if one.pod.was_disrupted else How.MACHINE
             reason = line(one.pod.failure, _LONGEST_REASON)
             place.end(attempt, Ended(how=how, ended=time.time(), reason=reason))
+
+
+def _has_attempt(place: ShardPlace, pod: str, *, is_over: bool = False) -> bool:
+    """Return True when an attempt came from this pod: its result was taken, or why it failed."""
+    own = (one for one in place.attempts() if one.begun and one.begun.job == pod)
+    return any(one.ended is not None or not is_over for one in own)

@@ -112,6 +112,19 @@ def test_what_waits_in_a_pod_comes_once_and_its_pod_is_let_go(pods: Pods) -> Non
     assert len(statuses(pods.plan)[1].attempts) == 1
 
 
+def test_a_result_that_was_taken_and_is_to_be_measured_again_is_not_taken_again(
+    pods: Pods,
+) -> None:
+    finished(pods.there, 1, trial="A")
+    pods.ready(1)
+    engine().gather(pods.plan)
+    ShardPlace(pods.plan, 1).withdraw()  # while its pod is about to end
+    engine().gather(pods.plan)
+    assert [words[4] for _, words in pods.cluster.commands] == ["--send", "--taken"]
+    _, status = statuses(pods.plan)
+    assert (status.state, len(status.attempts)) == (ShardState.UNKNOWN, 1)
+
+
 def test_a_cluster_that_is_gone_does_not_hide_results_that_are_here(
     pods: Pods, capsys: pytest.CaptureFixture[str]
 ) -> None:
