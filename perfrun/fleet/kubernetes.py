@@ -136,7 +136,8 @@ class KubernetesEngine:
         """Delete the Jobs of these shards. Raises PerfrunError."""
         chosen, cancelled, kept = set(indices), set[int](), []
         for client, name, states in _asked(plan):
-            own = {index for index, state in states.items() if state.is_open}
+            # A pod whose result has just been taken runs for another moment.
+            own = {at for at, state in states.items() if state.is_open and not _is_here(plan, at)}
             if own and own <= chosen:
                 client.delete(name)
                 cancelled |= own

@@ -125,6 +125,17 @@ def test_a_result_that_was_taken_and_is_to_be_measured_again_is_not_taken_again(
     assert (status.state, len(status.attempts)) == (ShardState.UNKNOWN, 1)
 
 
+def test_what_has_no_result_is_cancelled_although_the_pod_of_another_has_not_ended(
+    pods: Pods,
+) -> None:
+    finished(pods.there, 1, trial="A")
+    pods.ready(1)
+    engine().gather(pods.plan)
+    engine().cancel(pods.plan, [0])  # as `perfrun fleet --cancel` asks
+    assert pods.cluster.jobs == {}
+    assert [one.state for one in statuses(pods.plan)] == [ShardState.UNKNOWN, ShardState.DONE]
+
+
 def test_a_cluster_that_is_gone_does_not_hide_results_that_are_here(
     pods: Pods, capsys: pytest.CaptureFixture[str]
 ) -> None:
