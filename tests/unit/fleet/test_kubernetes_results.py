@@ -212,6 +212,19 @@ def test_a_job_that_is_refused_leaves_no_secret(cluster: Cluster, tmp_path: Path
     ]
 
 
+def test_a_secret_that_is_refused_leaves_none_of_those_before_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    plan = a_plan(tmp_path / "ws", WORDS)
+    (plan.folder / "code").mkdir()
+    (plan.folder / "code" / "data").write_bytes(os.urandom(1_000_000))  # of two Secrets
+    cluster.most_secrets = 1
+    with pytest.raises(WorkspaceError, match="plan-1: was not accepted: no room"):
+        engine().submit(plan, [0], OPTIONS)
+    assert cluster.secrets == {}
+    assert cluster.jobs == {}
+
+
 def test_manifests_have_the_secrets_of_their_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
