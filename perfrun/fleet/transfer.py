@@ -203,9 +203,14 @@ def send_results(attempt: Attempt, stream: BinaryIO, limits: Limits) -> None:
         whole = _Whole(
             left_out=len(large),
             left_out_bytes=sum(large.values()),
-            names=[(path[-4096:], size) for path, size in named],
+            names=[(_valid(path)[-4096:], size) for path, size in named],
         )
         _add_content(tar, WHOLE, msgspec.json.encode(whole))
+
+
+def _valid(path: str) -> str:
+    """Return a path as JSON can have it: a trial may give files names that are no UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _results(attempt: Attempt, ended: Ended) -> Iterator[tuple[str, Folder, str]]:
