@@ -9,6 +9,7 @@ submission are asked for together; what the server says is data.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -295,8 +296,11 @@ def _remember(
 def _write(folder: Path, made: Sequence[Manifest]) -> None:
     try:
         make_folder(folder)
-        for manifest in made:
-            name = manifest["metadata"]["name"]
-            write_whole(folder / f"{name}.json", json.dumps(manifest, indent=2) + "\n")
+        with Folder(Path(os.path.realpath(folder))) as opened:
+            for manifest in made:
+                text = json.dumps(manifest, indent=2) + "\n"
+                # A Secret has the plan, which only its owner can read here, too.
+                mode = 0o600 if manifest["kind"] == "Secret" else 0o666
+                opened.write(f"{manifest['metadata']['name']}.json", text.encode(), mode)
     except OSError as error:
         raise WorkspaceError(f"--manifests={folder}: cannot be written: {error.strerror}") from None

@@ -243,6 +243,8 @@ def test_manifests_have_the_secrets_of_their_job(
         one["metadata"]["name"] for one in made if one["kind"] == "Secret"
     }
     assert all(len(json.dumps(one)) < 2**20 for one in made)
+    modes = {p.stat().st_mode & 0o77 for p in (tmp_path / "made").iterdir() if "plan" in p.name}
+    assert modes == {0}  # addresses of repositories can have passwords
     monkeypatch.setattr("perfrun.fleet.transfer._MOST_PARTS", 2)
     (plan.folder / "code" / "more").write_bytes(os.urandom(500_000))
     with pytest.raises(UsageError, match="share the workspace with --claim"):
