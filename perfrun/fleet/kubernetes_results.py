@@ -37,10 +37,11 @@ _GONE = "which went with the pod"
 
 @dataclass(frozen=True, kw_only=True)
 class ShardPod:
-    """A pod, and the shard that it runs."""
+    """A pod, the shard that it runs, and the most that its results may have."""
 
     shard: int
     pod: Pod
+    limits: Limits
 
 
 def to_release(plan: Plan, indices: Sequence[int]) -> set[int]:
@@ -68,9 +69,7 @@ def note_released(plan: Plan, indices: Sequence[int]) -> None:
             raise WorkspaceError(f"{place.folder}: cannot be written: {error.strerror}") from None
 
 
-def take(
-    plan: Plan, client: Client, pods: Sequence[ShardPod], limits: Limits, say: Callable[[str], None]
-) -> None:
+def take(plan: Plan, client: Client, pods: Sequence[ShardPod], say: Callable[[str], None]) -> None:
     """Bring what waits in these pods into attempts of their own; say what cannot be brought.
 
     Raises WorkspaceError where it cannot be written down why a pod failed.
@@ -80,13 +79,13 @@ def take(
             _note_failure(plan, one)
         elif one.pod.is_ready:
             try:
-                _take_one(plan, client, one, limits)
+                _take_one(plan, client, one)
             except WorkspaceError as error:
                 why = line(str(error), _LONGEST_REASON)
                 say(f"shard {one.shard}: pod {one.pod.metadata.name} keeps its result: {why}")
 
 
-def _take_one(plan: Plan, client: Client, one: ShardPod, limits: Limits) -> None:
+def _take_one(plan: Plan, client: Client, one: ShardPod) -> None:
     place = ShardPlace(plan, one.shard)
     place.make()
     name, folder = one.pod.metadata.name, folder_in_pod(plan)
@@ -104,13 +103,13 @@ def _take_one(plan: Plan, client: Client, one: ShardPod, limits: Limits) -> None
                 command.end(b"")
             return
         attempt = place.claim(name, one.pod.spec.nodeName or name)
-        sent = [*words, "--send", "--acknowledged", *limits.words]
-        most_s = _RESULTS_S + limits.results / _LEAST_BYTES_S
+        sent = [*words, "--send", "--acknowledged", *one.limits.words]
+        most_s = _RESULTS_S + one.limits.results / _LEAST_BYTES_S
         is_kept = False
         try:
             with client.command(name, CONTAINER, sent, most_s) as command:
                 try:
-                    received = receive_results(attempt, cast("BinaryIO", command), limits)
+                    received = receive_results(attempt, cast("BinaryIO", command), one.limits)
                 except PerfrunError as error:
                     raise WorkspaceError(command.reason() or str(error)) from None
                 began = attempt.begun.begun if attempt.begun else time.time()

@@ -75,8 +75,8 @@ LIMIT_FLAGS = (
 class Limits:
     """The most bytes that results may have to be brought here."""
 
-    file: int = LARGEST_FILE
-    results: int = LARGEST_RESULTS
+    file: Annotated[int, Meta(ge=1, lt=2**62)] = LARGEST_FILE
+    results: Annotated[int, Meta(ge=1, lt=2**62)] = LARGEST_RESULTS
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from tests.submissions import finished
 from tests.unit.fleet.kubernetes_plans import a_plan
 
 WORDS = ("--benchmark_methods=m.C.x",)
-OPTIONS = {"pod_image": "x", "keep_results": "2h"}
+OPTIONS = {"pod_image": "x", "keep_results": "2h", "largest_file": "3g"}  # plans have none
 
 
 @pytest.fixture
@@ -100,6 +100,7 @@ def test_what_waits_in_a_pod_comes_once_and_its_pod_is_let_go(pods: Pods) -> Non
     engine().gather(pods.plan)
     assert [words[4] for _, words in pods.cluster.commands] == ["--send", "--taken"]
     assert wait_until_taken(place, 60.0) == 0
+    assert f"--largest_file={3 * 2**30}" in pods.cluster.commands[0][1]  # of this Job
     # Once no pod is left, nobody is asked any more.
     pods.cluster.pods[0]["status"]["phase"] = "Succeeded"
     mark = ShardPlace(pods.plan, 0)
