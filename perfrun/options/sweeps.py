@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from perfrun.errors import UsageError
@@ -35,11 +36,11 @@ def checked_values(values: Sequence[str], given: str) -> tuple[str, ...]:
     """Return the values of one flag. Raises UsageError, which begins with what was `given`."""
     if "" in values or any("\0" in value for value in values):
         raise UsageError(f"{given}: a value is empty")
-    twice = next((value for value in values if values.count(value) > 1), None)
-    if twice is not None:
-        raise UsageError(f"{given}: the value {shown(twice)} is there twice")
     if len(values) > MOST_SETTINGS:
         raise UsageError(f"{given}: more than {MOST_SETTINGS:,} values")
+    twice = next((value for value, count in Counter(values).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"{given}: the value {shown(twice)} is there twice")
     return tuple(values)
 
 
