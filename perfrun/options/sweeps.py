@@ -114,8 +114,13 @@ def with_setting(benchmark_flags: Sequence[str], setting: Setting) -> tuple[str,
         word = words.pop(0)
         name, sign, _ = word.removeprefix("-").removeprefix("-").partition("=")
         if word.startswith("-") and name in names:
-            if not sign and words and not words[0].startswith("-"):
+            if not sign and words and _is_value(words[0]):
                 words.pop(0)  # the value is a word of its own
         else:
             kept.append(word)
     return (*kept, *(f"--{name}={value}" for name, value in setting))
+
+
+def _is_value(word: str) -> bool:
+    """Return True for what is no flag, as a negative number is none."""
+    return not word.startswith("-") or word.lstrip("-.")[:1].isdigit()
