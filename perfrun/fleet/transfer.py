@@ -41,7 +41,7 @@ from perfrun.untrusted import (
     opened,
     remove_tree,
 )
-from perfrun.workspace.archives import unpack_stream
+from perfrun.workspace.archives import MOST_NAME, unpack_stream
 
 REMOTE = "remote.json"  # in what comes back: how the attempt ended over there
 WHOLE = "whole.json"  # the last member: everything has been sent, but for what it names
@@ -221,13 +221,16 @@ def _results(attempt: Attempt, ended: Ended) -> Iterator[tuple[str, Folder, str]
 
 
 def _too_large(attempt: Attempt, ended: Ended, limits: Limits) -> dict[str, int]:
-    """Return the files that are beyond a limit, with their sizes: of the total, the largest."""
+    """Return the files that are beyond a limit, with their sizes: of the total, the largest.
+
+    One whose path no archive may have counts as too large, or nothing would come.
+    """
     found, sizes, total = {}, [], 0
     for path, folder, file in _results(attempt, ended):
         size = folder.size(file) or 0
         if path.count("/") == 2 and file == SUMMARY:
             total += size
-        elif size > limits.file:
+        elif size > limits.file or len(os.fsencode(path)) > MOST_NAME:
             found[path] = size
         else:
             sizes.append((size, path))

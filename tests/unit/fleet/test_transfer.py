@@ -183,6 +183,22 @@ def test_a_name_that_is_no_utf8_comes_and_is_named_when_it_cannot(tmp_path: Path
     assert received.left_out == "trial/\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER} (100 B)"
 
 
+def test_a_file_whose_path_is_too_long_does_not_keep_the_others(tmp_path: Path) -> None:
+    here = plan(tmp_path / "here")
+    there = finished(plan(tmp_path / "there"), 0, trial="A")
+    long = there.folder.joinpath("output", "trial", *(["d" * 200] * 6))
+    long.mkdir(parents=True)
+    (long / "log").write_bytes(b"x" * 100)
+    sent = io.BytesIO()
+    send_results(there, sent, Limits())
+    sent.seek(0)
+    own = attempt(here, 0)
+    ended = with_result(own, receive_results(own, sent, Limits()), 2.0, "which stays")
+    assert isinstance(ended, Ended)
+    assert ended.reason.startswith("too large to come: trial/ddd")
+    assert [path.name for path in own.folder.rglob("output/**/*") if path.is_file()] == [SUMMARY]
+
+
 def test_a_folder_of_many_files_is_sent_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
