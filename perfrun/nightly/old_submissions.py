@@ -11,15 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfrun.errors import PerfrunError
-from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed
+from perfrun.nightly.retention import SUBMISSION, PairSet, Policy, pairs_to_be_removed
 from perfrun.shards.collect import is_collected
 from perfrun.shards.places import Attempt, ShardPlace
 from perfrun.shards.plan import Plan
 from perfrun.shards.plan_file import plan_files, read_plan
 from perfrun.shards.status import ShardStatus, statuses
 from perfrun.summary.record import SummaryRecord
-
-KIND = "submission"
 
 
 def old_submissions(
@@ -56,7 +54,7 @@ def _sets(workspace: Path, needed: Collection[str]) -> Iterator[PairSet]:
             continue
         is_over = all(one.state.has_result for one in found)
         yield PairSet(
-            kind=KIND,
+            kind=SUBMISSION,
             methods=(plan.suite,),
             newest=max([plan.created, *map(_last, found)]),
             folders=(folder,),
