@@ -43,6 +43,7 @@ class Cluster:
         self.asked: list[str] = []
         self.refusal: tuple[int, bytes] | None = None  # the answer to everything
         self.refused = ""  # or only to paths that have this
+        self.most_secrets: int | None = None
         self.port = 0
 
     def has(self, job: str, index: int, phase: str, **status: Any) -> str:
@@ -121,6 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
         if asked.path.endswith("/exec"):
             return self._exec(name, parse_qs(asked.query)["command"])
         if self.command == "POST":
+            if kind == "secrets" and len(objects) == self.cluster.most_secrets:
+                return self._answer(403, {"message": "no room"})
             made = json.loads(body)
             version = kubernetes_validate.latest_version()
             kubernetes_validate.validate(made, version, strict=True)

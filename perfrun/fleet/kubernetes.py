@@ -9,6 +9,7 @@ submission are asked for together; what the server says is data.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +39,7 @@ from perfrun.fleet.kubernetes_results import (
     take,
     to_release,
 )
-from perfrun.fleet.transfer import limits_of, packed_plan
+from perfrun.fleet.transfer import Limits, limits_of, packed_plan
 from perfrun.shards.places import ShardPlace, engine_folder
 from perfrun.shards.plan import Plan, ShardState
 from perfrun.shown import line, say
@@ -61,6 +62,7 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
     applied: bool  # False: written for kubectl
     shards: Annotated[list[Annotated[int, Meta(ge=0, lt=100_000)]], Meta(max_length=100_000)]
     keeps: bool = False  # pods keep their results: there is no claim
+    limits: Limits = Limits()  # of these results
 
 
 class KubernetesEngine:
@@ -82,7 +84,7 @@ class KubernetesEngine:
 
     def submit(self, plan: Plan, indices: Sequence[int], options: Options) -> None:
         """Apply the Jobs of these shards, or write them. Raises PerfrunError."""
-        settings = parse_settings(options)
+        settings, limits = parse_settings(options), limits_of(options)
         known = _records(plan)
         parts = [] if settings.claim else list(packed_plan(plan))
         made = manifests(plan, indices, settings, len(known), len(parts))
@@ -91,14 +93,14 @@ class KubernetesEngine:
         secrets = {job["metadata"]["name"]: plan_secrets(job, parts) for job, _ in made}
         target = options.get("manifests")
         if target:
-            _remember(plan, known, made, settings)
+            _remember(plan, known, made, settings, limits)
             every = [one for job, _ in made for one in (*secrets[job["metadata"]["name"]], job)]
             _write(Path(target), every)
         else:
             client = Client(settings.context, settings.namespace)
             settings = replace(settings, namespace=client.namespace)
             # The names are on disk before the Jobs are made: no Job is one that nobody knows.
-            _remember(plan, known, made, settings, applied=True)
+            _remember(plan, known, made, settings, limits, applied=True)
             for job, _ in made:
                 client.create(job, secrets[job["metadata"]["name"]])
         if not settings.claim:
@@ -110,12 +112,11 @@ class KubernetesEngine:
         left = to_release(plan, sorted({at for one in keeping for at in one.shards}))
         if not left:
             return
-        limits = limits_of(plan.options if plan.engine == "kubernetes" else {})
         held: set[int] = set()
         try:
             for client, own in _clusters(keeping):
                 pods = _of_shards(client.pods(f"{LABEL}={submission_label(plan)}"), own)
-                take(plan, client, pods, limits, say)
+                take(plan, client, pods, say)
                 held |= {one.shard for one in pods if one.pod.status.phase in _ALIVE}
         except PerfrunError as error:
             if not all(_is_here(plan, at) for at in left):
@@ -136,7 +137,8 @@ class KubernetesEngine:
         """Delete the Jobs of these shards. Raises PerfrunError."""
         chosen, cancelled, kept = set(indices), set[int](), []
         for client, name, states in _asked(plan):
-            own = {index for index, state in states.items() if state.is_open}
+            # A pod whose result has just been taken runs for another moment.
+            own = {at for at, state in states.items() if state.is_open and not _is_here(plan, at)}
             if own and own <= chosen:
                 client.delete(name)
                 cancelled |= own
@@ -192,13 +194,13 @@ def _clusters(records: Sequence[_Record]) -> Iterator[tuple[Client, list[_Record
 
 def _of_shards(pods: Sequence[Pod], records: Sequence[_Record]) -> list[ShardPod]:
     """Return the pods that run shards of these Jobs, and whose names are such."""
-    shards = {one.name: one.shards for one in records}
+    jobs = {one.name: one for one in records}
     found = []
     for pod in pods:
-        job, index = _job_and_index(pod)
-        own = shards.get(job, [])
-        if 0 <= index < len(own) and re.fullmatch(NAME, pod.metadata.name):
-            found.append(ShardPod(shard=own[index], pod=pod))
+        name, index = _job_and_index(pod)
+        job = jobs.get(name)
+        if job and 0 <= index < len(job.shards) and re.fullmatch(NAME, pod.metadata.name):
+            found.append(ShardPod(shard=job.shards[index], pod=pod, limits=job.limits))
     return found
 
 
@@ -269,6 +271,7 @@ def _remember(
     known: Sequence[_Record],
     made: Sequence[tuple[Manifest, tuple[int, ...]]],
     settings: PodSettings,
+    limits: Limits,
     *,
     applied: bool = False,
 ) -> None:
@@ -280,6 +283,7 @@ def _remember(
             applied=applied,
             shards=list(shards),
             keeps=not settings.claim,
+            limits=limits,
         )
         for manifest, shards in made
     ]
@@ -294,8 +298,11 @@ def _remember(
 def _write(folder: Path, made: Sequence[Manifest]) -> None:
     try:
         make_folder(folder)
-        for manifest in made:
-            name = manifest["metadata"]["name"]
-            write_whole(folder / f"{name}.json", json.dumps(manifest, indent=2) + "\n")
+        with Folder(Path(os.path.realpath(folder))) as opened:
+            for manifest in made:
+                text = json.dumps(manifest, indent=2) + "\n"
+                # A Secret has the plan, which only its owner can read here, too.
+                mode = 0o600 if manifest["kind"] == "Secret" else 0o666
+                opened.write(f"{manifest['metadata']['name']}.json", text.encode(), mode)
     except OSError as error:
         raise WorkspaceError(f"--manifests={folder}: cannot be written: {error.strerror}") from None

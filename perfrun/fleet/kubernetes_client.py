@@ -168,15 +168,16 @@ class Client:
 
     def create(self, manifest: Manifest, secrets: Sequence[Manifest] = ()) -> None:
         """Make a Job, and before it the Secrets that it owns then. Raises WorkspaceError."""
-        name = manifest["metadata"]["name"]
-        for secret in secrets:
-            _asked(
-                f"Secret {secret['metadata']['name']}: was not accepted",
-                lambda secret=secret: self._pods.create_namespaced_secret(  # type: ignore[misc]
-                    self.namespace, secret, _request_timeout=_REQUEST_S
-                ),
-            )
+        name, own = manifest["metadata"]["name"], list[Manifest]()
         try:
+            for secret in secrets:
+                _asked(
+                    f"Secret {secret['metadata']['name']}: was not accepted",
+                    lambda secret=secret: self._pods.create_namespaced_secret(  # type: ignore[misc]
+                        self.namespace, secret, _request_timeout=_REQUEST_S
+                    ),
+                )
+                own.append(secret)
             made = _asked(
                 f"Job {name}: was not accepted",
                 lambda: self._jobs.create_namespaced_job(
@@ -184,7 +185,7 @@ class Client:
                 ),
             )
         except PerfrunError:
-            self._delete_secrets(secrets)
+            self._delete_secrets(own)  # one that was refused may be another Job's
             raise
         for secret in secrets:
             self._own(secret, name, str(made.metadata.uid))
@@ -205,7 +206,7 @@ class Client:
 
     def _delete_secrets(self, secrets: Sequence[Manifest]) -> None:
         for secret in secrets:
-            with contextlib.suppress(PerfrunError):  # what was not made cannot be deleted
+            with contextlib.suppress(PerfrunError):  # the user reads what was refused before
                 _asked(
                     "",
                     lambda secret=secret: self._pods.delete_namespaced_secret(  # type: ignore[misc]

@@ -37,10 +37,11 @@ _GONE = "which went with the pod"
 
 @dataclass(frozen=True, kw_only=True)
 class ShardPod:
-    """A pod, and the shard that it runs."""
+    """A pod, the shard that it runs, and the most that its results may have."""
 
     shard: int
     pod: Pod
+    limits: Limits
 
 
 def to_release(plan: Plan, indices: Sequence[int]) -> set[int]:
@@ -68,9 +69,7 @@ def note_released(plan: Plan, indices: Sequence[int]) -> None:
             raise WorkspaceError(f"{place.folder}: cannot be written: {error.strerror}") from None
 
 
-def take(
-    plan: Plan, client: Client, pods: Sequence[ShardPod], limits: Limits, say: Callable[[str], None]
-) -> None:
+def take(plan: Plan, client: Client, pods: Sequence[ShardPod], say: Callable[[str], None]) -> None:
     """Bring what waits in these pods into attempts of their own; say what cannot be brought.
 
     Raises WorkspaceError where it cannot be written down why a pod failed.
@@ -80,13 +79,13 @@ def take(
             _note_failure(plan, one)
         elif one.pod.is_ready:
             try:
-                _take_one(plan, client, one, limits)
+                _take_one(plan, client, one)
             except WorkspaceError as error:
                 why = line(str(error), _LONGEST_REASON)
                 say(f"shard {one.shard}: pod {one.pod.metadata.name} keeps its result: {why}")
 
 
-def _take_one(plan: Plan, client: Client, one: ShardPod, limits: Limits) -> None:
+def _take_one(plan: Plan, client: Client, one: ShardPod) -> None:
     place = ShardPlace(plan, one.shard)
     place.make()
     name, folder = one.pod.metadata.name, folder_in_pod(plan)
@@ -95,7 +94,7 @@ def _take_one(plan: Plan, client: Client, one: ShardPod, limits: Limits) -> None
         if not free:
             return  # another perfrun takes it
         place.settle()
-        if place.counted() is not None:
+        if place.counted() is not None or _has_attempt(place, name, is_over=True):
             # It may be gone by now, and if it is not, the next look finds it again.
             with (
                 contextlib.suppress(WorkspaceError),
@@ -104,13 +103,13 @@ def _take_one(plan: Plan, client: Client, one: ShardPod, limits: Limits) -> None
                 command.end(b"")
             return
         attempt = place.claim(name, one.pod.spec.nodeName or name)
-        sent = [*words, "--send", "--acknowledged", *limits.words]
-        most_s = _RESULTS_S + limits.results / _LEAST_BYTES_S
+        sent = [*words, "--send", "--acknowledged", *one.limits.words]
+        most_s = _RESULTS_S + one.limits.results / _LEAST_BYTES_S
         is_kept = False
         try:
             with client.command(name, CONTAINER, sent, most_s) as command:
                 try:
-                    received = receive_results(attempt, cast("BinaryIO", command), limits)
+                    received = receive_results(attempt, cast("BinaryIO", command), one.limits)
                 except PerfrunError as error:
                     raise WorkspaceError(command.reason() or str(error)) from None
                 began = attempt.begun.begun if attempt.begun else time.time()
@@ -130,14 +129,18 @@ def _note_failure(plan: Plan, one: ShardPod) -> None:
     """Write down why a pod failed, once, as an attempt without a result."""
     place = ShardPlace(plan, one.shard)
     name = one.pod.metadata.name
-    if place.counted() is not None:
-        return
-    if any(known.begun and known.begun.job == name for known in place.attempts()):
+    if place.counted() is not None or _has_attempt(place, name):
         return
     place.make()
     with place.held() as free:
-        if free:
+        if free and not _has_attempt(place, name):  # nor has another perfrun noted it meanwhile
             attempt = place.claim(name, one.pod.spec.nodeName or name)
             how = How.INTERRUPTED if one.pod.was_disrupted else How.MACHINE
             reason = line(one.pod.failure, _LONGEST_REASON)
             place.end(attempt, Ended(how=how, ended=time.time(), reason=reason))
+
+
+def _has_attempt(place: ShardPlace, pod: str, *, is_over: bool = False) -> bool:
+    """Return True when an attempt came from this pod: its result was taken, or why it failed."""
+    own = (one for one in place.attempts() if one.begun and one.begun.job == pod)
+    return any(one.ended is not None or not is_over for one in own)

@@ -100,10 +100,10 @@ def shard_command(argv: Sequence[str]) -> int:
     if given.receive:
         receive_plan(Path(os.path.abspath(given.plan)), sys.stdin.buffer)  # noqa: PTH100
         return 0
-    if given.unpack:
-        unpack_plan(Path(os.path.abspath(given.plan)), Path(given.unpack))  # noqa: PTH100
     screen = Terminal(sys.stdout, sys.stderr, quiet=False)
     try:
+        if given.unpack:
+            unpack_plan(Path(os.path.abspath(given.plan)), Path(given.unpack))  # noqa: PTH100
         return _with_plan(given, read_plan(Path(given.plan)), screen)
     except WorkspaceError as error:
         why = error.line

@@ -28,7 +28,7 @@ from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.options.containment import parse_size
 from perfrun.run.digest import sha256_of
-from perfrun.shards.places import WITH_RESULT, Attempt, Ended, read_ended
+from perfrun.shards.places import WITH_RESULT, Attempt, Ended, How, read_ended
 from perfrun.shards.plan import Plan
 from perfrun.shards.plan_file import FILE, read_plan, sent_text
 from perfrun.shown import line
@@ -41,7 +41,7 @@ from perfrun.untrusted import (
     opened,
     remove_tree,
 )
-from perfrun.workspace.archives import unpack_stream
+from perfrun.workspace.archives import MOST_NAME, unpack_stream
 
 REMOTE = "remote.json"  # in what comes back: how the attempt ended over there
 WHOLE = "whole.json"  # the last member: everything has been sent, but for what it names
@@ -75,8 +75,8 @@ LIMIT_FLAGS = (
 class Limits:
     """The most bytes that results may have to be brought here."""
 
-    file: int = LARGEST_FILE
-    results: int = LARGEST_RESULTS
+    file: Annotated[int, Meta(ge=1, lt=2**62)] = LARGEST_FILE
+    results: Annotated[int, Meta(ge=1, lt=2**62)] = LARGEST_RESULTS
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -203,9 +203,14 @@ def send_results(attempt: Attempt, stream: BinaryIO, limits: Limits) -> None:
         whole = _Whole(
             left_out=len(large),
             left_out_bytes=sum(large.values()),
-            names=[(path[-4096:], size) for path, size in named],
+            names=[(_valid(path)[-4096:], size) for path, size in named],
         )
         _add_content(tar, WHOLE, msgspec.json.encode(whole))
+
+
+def _valid(path: str) -> str:
+    """Return a path as JSON can have it: a trial may give files names that are no UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _results(attempt: Attempt, ended: Ended) -> Iterator[tuple[str, Folder, str]]:
@@ -216,13 +221,16 @@ def _results(attempt: Attempt, ended: Ended) -> Iterator[tuple[str, Folder, str]
 
 
 def _too_large(attempt: Attempt, ended: Ended, limits: Limits) -> dict[str, int]:
-    """Return the files that are beyond a limit, with their sizes: of the total, the largest."""
+    """Return the files that are beyond a limit, with their sizes: of the total, the largest.
+
+    One whose path no archive may have counts as too large, or nothing would come.
+    """
     found, sizes, total = {}, [], 0
     for path, folder, file in _results(attempt, ended):
         size = folder.size(file) or 0
         if path.count("/") == 2 and file == SUMMARY:
             total += size
-        elif size > limits.file:
+        elif size > limits.file or len(os.fsencode(path)) > MOST_NAME:
             found[path] = size
         else:
             sizes.append((size, path))
@@ -270,7 +278,8 @@ def with_result(attempt: Attempt, received: Received, ended_at: float, where: st
     files that were too large.
     """
     ended = received.ended
-    if ended.how not in WITH_RESULT or not ended.trials:
+    # A benchmark that refuses its flags has failed without a trial.
+    if ended.how not in WITH_RESULT or not (ended.trials or ended.how is How.FAILED):
         return "its results have no trial"
     missing = next((name for name, said in ended.trials if _digest(attempt, name) != said), "")
     if missing:

@@ -19,8 +19,10 @@ def junit(report: NightReport) -> str:
     """Return the document: failed and out of bounds are failures, not run is an error."""
     root = ElementTree.Element("testsuites", _counts(report.methods, len(report.errors)))
     root.set("name", xml(report.suite))
-    for unit in dict.fromkeys(method.unit for method in report.methods):
-        own = [method for method in report.methods if method.unit == unit]
+    units: dict[str, list[MethodReport]] = {}
+    for method in report.methods:  # a sweep may have as many runs as methods
+        units.setdefault(method.unit, []).append(method)
+    for unit, own in units.items():
         suite = _suite(root, report, unit, own, 0)
         for method in own:
             _case(suite, method)

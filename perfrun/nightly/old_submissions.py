@@ -11,15 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfrun.errors import PerfrunError
-from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed
+from perfrun.nightly.retention import SUBMISSION, PairSet, Policy, pairs_to_be_removed
 from perfrun.shards.collect import is_collected
-from perfrun.shards.places import ShardPlace
+from perfrun.shards.places import Attempt, ShardPlace
 from perfrun.shards.plan import Plan
 from perfrun.shards.plan_file import plan_files, read_plan
 from perfrun.shards.status import ShardStatus, statuses
 from perfrun.summary.record import SummaryRecord
-
-KIND = "submission"
 
 
 def old_submissions(
@@ -56,7 +54,7 @@ def _sets(workspace: Path, needed: Collection[str]) -> Iterator[PairSet]:
             continue
         is_over = all(one.state.has_result for one in found)
         yield PairSet(
-            kind=KIND,
+            kind=SUBMISSION,
             methods=(plan.suite,),
             newest=max([plan.created, *map(_last, found)]),
             folders=(folder,),
@@ -69,10 +67,20 @@ def _sets(workspace: Path, needed: Collection[str]) -> Iterator[PairSet]:
 def _is_in_use(plan: Plan, found: Sequence[ShardStatus]) -> bool:
     """Return True while a process works on a shard, or a result has not been collected."""
     return any(
-        (one.state.has_result and one.last is not None and not is_collected(one.last))
+        any(not is_collected(attempt) for attempt in _results(plan, one))
         or ShardPlace(plan, one.shard.index).is_held()
         for one in found
     )
+
+
+def _results(plan: Plan, status: ShardStatus) -> tuple[Attempt, ...]:
+    """Return the attempt that counts; before one does, those that would count when they are found.
+
+    A process may have been killed between the end of an attempt and its result.
+    """
+    if status.state.has_result and status.last is not None:
+        return (status.last,)
+    return ShardPlace(plan, status.shard.index).unpublished()
 
 
 def _last(status: ShardStatus) -> float:

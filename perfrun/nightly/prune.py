@@ -26,12 +26,18 @@ from perfrun.errors import UsageError, WorkspaceError
 from perfrun.incidents import ledger
 from perfrun.locks import FileLock
 from perfrun.nightly.night_state import Nights
-from perfrun.nightly.old_submissions import KIND, old_submissions
-from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
+from perfrun.nightly.retention import (
+    SUBMISSION,
+    PairSet,
+    Policy,
+    pairs_to_be_removed,
+    parse_age,
+    to_be_removed,
+)
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.store_address import parse_address
 from perfrun.run.journal import Journal, folders_of, going_on
-from perfrun.shards.plan_file import FILE, LOCK
+from perfrun.shards.plan import FOLDER
 from perfrun.shown import say, write_json, write_lines, write_prose
 from perfrun.store.index import Store, open_store
 from perfrun.store.query import Series
@@ -325,7 +331,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
             one
             for one in (
                 *pairs_to_be_removed(pair_sets(workspace), trials, policy, now=now),
-                *old_submissions(workspace, trials, chosen, policy, now=now),
+                *_old_submissions(workspace, trials, chosen, policy, now),
             )
             if not _holds(one, of_baselines, workspace)
             and all(_is_idle(log, locks) for log in (one.unfinished, *one.held_by) if log)
@@ -342,7 +348,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     return Pruned(
         removed=tuple(removed),
         trials=sum(trial.path.parent in gone for trial in chosen),
-        submissions=sum(one.kind == KIND and gone.issuperset(one.folders) for one in pairs),
+        submissions=sum(one.kind == SUBMISSION and gone.issuperset(one.folders) for one in pairs),
         pair_trials=sum(one.trials for one in pairs if gone.issuperset(one.folders)),
         bytes=size,
         kept=sum(trial.path.parent not in gone for trial in trials),
@@ -350,6 +356,20 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
         of_baselines=sum(trial.uid in named for trial in trials),
         failures=tuple(failures),
     )
+
+
+def _old_submissions(
+    workspace: Path,
+    trials: Sequence[SummaryRecord],
+    going: Sequence[SummaryRecord],
+    policy: Policy,
+    now: float,
+) -> tuple[PairSet, ...]:
+    if not (workspace / FOLDER).is_dir():
+        return ()
+    from perfrun.nightly.old_submissions import old_submissions  # msgspec: 20 ms
+
+    return old_submissions(workspace, trials, going, policy, now=now)
 
 
 def _holds(one: PairSet, trials: Sequence[NamedTrial], workspace: Path) -> bool:
@@ -395,8 +415,11 @@ def _is_idle(log: Path, locks: _Locks) -> bool:
     locks.room -= 1
     if log.parent.name == ".locks":
         return not log.exists() or locks.enter_context(FileLock(log)).try_own()
-    if log.name == FILE:
-        return locks.enter_context(FileLock(log.parent / LOCK)).try_own()
+    if log.parent.parent.name == FOLDER:
+        from perfrun.shards.plan_file import FILE, LOCK
+
+        if log.name == FILE:
+            return locks.enter_context(FileLock(log.parent / LOCK)).try_own()
     if log.name == LOG_NAME:
         return locks.enter_context(FileLock(log.parent / LOCK_NAME)).try_own()
     return locks.enter_context(Journal(log).held())
@@ -412,7 +435,7 @@ def _end_pairs(pairs: Sequence[PairSet], removed: Collection[Path]) -> None:
     """End unfinished pairs that have lost trials; others go with their logs."""
     gone = set(removed)
     for one in pairs:
-        of_run = one.unfinished if one.kind not in ("bisect", "replay", KIND) else None
+        of_run = one.unfinished if one.kind not in ("bisect", "replay", SUBMISSION) else None
         if of_run and not gone.isdisjoint(one.folders):
             Journal(of_run).end()
 

@@ -13,6 +13,7 @@ from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
 
 _AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(d|w|h)")
+SUBMISSION = "submission"  # kind of a set
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 

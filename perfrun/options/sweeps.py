@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from perfrun.errors import UsageError
@@ -35,11 +36,11 @@ def checked_values(values: Sequence[str], given: str) -> tuple[str, ...]:
     """Return the values of one flag. Raises UsageError, which begins with what was `given`."""
     if "" in values or any("\0" in value for value in values):
         raise UsageError(f"{given}: a value is empty")
-    twice = next((value for value in values if values.count(value) > 1), None)
-    if twice is not None:
-        raise UsageError(f"{given}: the value {shown(twice)} is there twice")
     if len(values) > MOST_SETTINGS:
         raise UsageError(f"{given}: more than {MOST_SETTINGS:,} values")
+    twice = next((value for value, count in Counter(values).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"{given}: the value {shown(twice)} is there twice")
     return tuple(values)
 
 
@@ -113,8 +114,13 @@ def with_setting(benchmark_flags: Sequence[str], setting: Setting) -> tuple[str,
         word = words.pop(0)
         name, sign, _ = word.removeprefix("-").removeprefix("-").partition("=")
         if word.startswith("-") and name in names:
-            if not sign and words and not words[0].startswith("-"):
+            if not sign and words and _is_value(words[0]):
                 words.pop(0)  # the value is a word of its own
         else:
             kept.append(word)
     return (*kept, *(f"--{name}={value}" for name, value in setting))
+
+
+def _is_value(word: str) -> bool:
+    """Return True for what is no flag, as a negative number is none."""
+    return not word.startswith("-") or word.lstrip("-.")[:1].isdigit()

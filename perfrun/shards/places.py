@@ -222,11 +222,16 @@ class ShardPlace:
     def settle(self) -> None:
         """Publish what an attempt was killed before it could publish. Hold the shard first."""
         if self.counted() is None:
-            for attempt in self.attempts():
-                is_out = (attempt.folder / WITHDRAWN).exists()
-                if not is_out and attempt.ended and attempt.ended.how in WITH_RESULT:
-                    self._publish(attempt)
-                    return
+            for attempt in self.unpublished()[:1]:
+                self._publish(attempt)
+
+    def unpublished(self) -> tuple[Attempt, ...]:
+        """Return the attempts with a result that may count, while none does."""
+        return tuple(
+            one
+            for one in self.attempts()
+            if one.ended and one.ended.how in WITH_RESULT and not (one.folder / WITHDRAWN).exists()
+        )
 
     def withdraw(self) -> None:
         """Let the shard be run again: its result no longer counts, and its trials stay."""

@@ -28,7 +28,7 @@ from tests.submissions import finished
 from tests.unit.fleet.kubernetes_plans import a_plan
 
 WORDS = ("--benchmark_methods=m.C.x",)
-OPTIONS = {"pod_image": "x", "keep_results": "2h"}
+OPTIONS = {"pod_image": "x", "keep_results": "2h", "largest_file": "3g"}  # plans have none
 
 
 @pytest.fixture
@@ -100,6 +100,7 @@ def test_what_waits_in_a_pod_comes_once_and_its_pod_is_let_go(pods: Pods) -> Non
     engine().gather(pods.plan)
     assert [words[4] for _, words in pods.cluster.commands] == ["--send", "--taken"]
     assert wait_until_taken(place, 60.0) == 0
+    assert f"--largest_file={3 * 2**30}" in pods.cluster.commands[0][1]  # of this Job
     # Once no pod is left, nobody is asked any more.
     pods.cluster.pods[0]["status"]["phase"] = "Succeeded"
     mark = ShardPlace(pods.plan, 0)
@@ -110,6 +111,30 @@ def test_what_waits_in_a_pod_comes_once_and_its_pod_is_let_go(pods: Pods) -> Non
     engine().gather(pods.plan)
     assert pods.cluster.asked == []
     assert len(statuses(pods.plan)[1].attempts) == 1
+
+
+def test_a_result_that_was_taken_and_is_to_be_measured_again_is_not_taken_again(
+    pods: Pods,
+) -> None:
+    finished(pods.there, 1, trial="A")
+    pods.ready(1)
+    engine().gather(pods.plan)
+    ShardPlace(pods.plan, 1).withdraw()  # while its pod is about to end
+    engine().gather(pods.plan)
+    assert [words[4] for _, words in pods.cluster.commands] == ["--send", "--taken"]
+    _, status = statuses(pods.plan)
+    assert (status.state, len(status.attempts)) == (ShardState.UNKNOWN, 1)
+
+
+def test_what_has_no_result_is_cancelled_although_the_pod_of_another_has_not_ended(
+    pods: Pods,
+) -> None:
+    finished(pods.there, 1, trial="A")
+    pods.ready(1)
+    engine().gather(pods.plan)
+    engine().cancel(pods.plan, [0])  # as `perfrun fleet --cancel` asks
+    assert pods.cluster.jobs == {}
+    assert [one.state for one in statuses(pods.plan)] == [ShardState.UNKNOWN, ShardState.DONE]
 
 
 def test_a_cluster_that_is_gone_does_not_hide_results_that_are_here(
@@ -188,6 +213,19 @@ def test_a_job_that_is_refused_leaves_no_secret(cluster: Cluster, tmp_path: Path
     ]
 
 
+def test_a_secret_that_is_refused_leaves_none_of_those_before_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    plan = a_plan(tmp_path / "ws", WORDS)
+    (plan.folder / "code").mkdir()
+    (plan.folder / "code" / "data").write_bytes(os.urandom(1_000_000))  # of two Secrets
+    cluster.most_secrets = 1
+    with pytest.raises(WorkspaceError, match="plan-1: was not accepted: no room"):
+        engine().submit(plan, [0], OPTIONS)
+    assert cluster.secrets == {}
+    assert cluster.jobs == {}
+
+
 def test_manifests_have_the_secrets_of_their_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +244,8 @@ def test_manifests_have_the_secrets_of_their_job(
         one["metadata"]["name"] for one in made if one["kind"] == "Secret"
     }
     assert all(len(json.dumps(one)) < 2**20 for one in made)
+    modes = {p.stat().st_mode & 0o77 for p in (tmp_path / "made").iterdir() if "plan" in p.name}
+    assert modes == {0}  # addresses of repositories can have passwords
     monkeypatch.setattr("perfrun.fleet.transfer._MOST_PARTS", 2)
     (plan.folder / "code" / "more").write_bytes(os.urandom(500_000))
     with pytest.raises(UsageError, match="share the workspace with --claim"):

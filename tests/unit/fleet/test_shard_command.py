@@ -11,6 +11,7 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, MACHINE_FAILED, shard_command
+from perfrun.fleet.transfer import PART, packed_plan
 from perfrun.shards import plan_file
 from perfrun.shards.places import ShardPlace
 from perfrun.shards.plan import ShardState
@@ -32,6 +33,20 @@ def test_a_disk_that_cannot_be_written_is_the_machines_failure(
         assert shard_command([str(made.folder), *words]) == MACHINE_FAILED
         assert len(capsys.readouterr().err.splitlines()) == 1
     assert not ShardPlace(made, 2).folder.exists()
+
+
+def test_a_pod_that_cannot_unpack_its_submission_is_a_machine_that_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, mounted, full = plan(tmp_path / "here", 1), tmp_path / "mounted", tmp_path / "full"
+    mounted.mkdir()
+    for number, part in enumerate(packed_plan(made)):
+        (mounted / f"{PART}{number:03d}").write_bytes(part)
+    full.touch()  # in the way of a folder
+    words = ["0", f"--unpack={mounted}"]
+    assert shard_command([str(full / "lab-1"), *words]) == MACHINE_FAILED
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "lab-1" in said
 
 
 def test_a_flag_that_the_benchmark_does_not_know_is_its_failure_and_no_machines(

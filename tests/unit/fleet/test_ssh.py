@@ -15,7 +15,7 @@ from perfrun.fleet.ssh import Host, _Connection
 from perfrun.fleet.transfer import REMOTE, WHOLE, limits_of
 from perfrun.run.digest import sha256_of
 from perfrun.shards.places import How, ShardPlace
-from perfrun.shards.plan import Plan
+from perfrun.shards.plan import Plan, ShardState
 from perfrun.shards.status import statuses
 from tests.submissions import SUMMARY, plan
 from tests.unit.fleet.test_transfer import FILE, LAST, packed
@@ -83,6 +83,20 @@ def test_a_shard_whose_trials_did_not_come_is_not_done(
     assert one.ended is not None
     assert one.ended.how is How.MACHINE
     assert one.ended.reason == "its trial t did not come whole"
+
+
+def test_a_benchmark_that_refuses_its_flags_has_failed_and_not_its_host(
+    tmp_path: Path, client: Client
+) -> None:
+    made = plan(tmp_path / "ws")
+    why = "flags after --: cases: Unknown command line flag 'siz'"
+    client.sends(f'{{"how": "failed", "ended": 1, "reason": "{why}", "trials": []}}')
+    assert host(made).run(0, threading.Event()) is Answer.ENDED
+    status, _ = statuses(made)
+    assert (status.state, status.reason) == (ShardState.FAILED, why)
+    client.sends(said({}))  # one that ran has trials
+    assert host(made).run(1, threading.Event()) is Answer.MACHINE
+    assert statuses(made)[1].reason == "its results have no trial"
 
 
 def test_a_name_that_is_none_does_not_count(tmp_path: Path, client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -165,6 +166,37 @@ def test_what_is_too_large_stays_there_and_is_named_while_the_rest_comes(tmp_pat
     reason = "too large to come: trial/huge (2.9 KiB) and 1 more, 3.7 KiB in all, which stays"
     assert come(Limits(results=5700), 1) == (few, reason)
     assert come(Limits(file=5, results=100), 1)[0] == {SUMMARY}
+
+
+def test_a_name_that_is_no_utf8_comes_and_is_named_when_it_cannot(tmp_path: Path) -> None:
+    here = plan(tmp_path / "here")
+    there = finished(plan(tmp_path / "there"), 0, trial="A")
+    name = os.fsdecode(b"\xff\xfe")
+    (there.folder / "output" / "trial" / name).write_bytes(b"x" * 100)
+    for index, limits in enumerate((Limits(), Limits(file=50))):
+        sent = io.BytesIO()
+        send_results(there, sent, limits)
+        sent.seek(0)
+        own = attempt(here, index)
+        received = receive_results(own, sent, limits)
+        assert (own.folder / "output" / "trial" / name).exists() is (index == 0)
+    assert received.left_out == "trial/\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER} (100 B)"
+
+
+def test_a_file_whose_path_is_too_long_does_not_keep_the_others(tmp_path: Path) -> None:
+    here = plan(tmp_path / "here")
+    there = finished(plan(tmp_path / "there"), 0, trial="A")
+    long = there.folder.joinpath("output", "trial", *(["d" * 200] * 6))
+    long.mkdir(parents=True)
+    (long / "log").write_bytes(b"x" * 100)
+    sent = io.BytesIO()
+    send_results(there, sent, Limits())
+    sent.seek(0)
+    own = attempt(here, 0)
+    ended = with_result(own, receive_results(own, sent, Limits()), 2.0, "which stays")
+    assert isinstance(ended, Ended)
+    assert ended.reason.startswith("too large to come: trial/ddd")
+    assert [path.name for path in own.folder.rglob("output/**/*") if path.is_file()] == [SUMMARY]
 
 
 def test_a_folder_of_many_files_is_sent_whole_or_not_at_all(

@@ -74,6 +74,19 @@ def test_what_was_not_collected_stays(tmp_path: Path, capsys: pytest.CaptureFixt
     assert made.path.exists()
 
 
+def test_a_result_stays_that_was_not_published_before_its_process_was_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = collected(submitted(tmp_path, shards=2))
+    finished(made, 1, u=json.dumps(summary(label=made.submission, timestamp=OLD, name="u")))
+    (ShardPlace(made, 1).folder / "result.json").unlink()
+    give_up = (ALL, "--unfinished_older_than=0h")
+    assert prune(tmp_path, capsys, *give_up)[0] == ["t"]
+    ShardPlace(made, 1).settle()  # as --resume does
+    collected(made)
+    assert prune(tmp_path, capsys, *give_up)[0] == ["u", "lab-1"]
+
+
 def test_an_open_submission_stays_unless_it_is_given_up_and_nothing_works_on_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

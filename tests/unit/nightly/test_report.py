@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,23 @@ def test_junit_has_bare_numbers_with_their_units_and_the_time_spent(tmp_path: Pa
     assert found["latency_mean_s.unit"] == "s"
     assert found["wall_time"] == "0.25"
     assert float(found["images_per_second"] or "") == 7.0
+
+
+def test_junit_of_a_sweep_looks_at_each_method_as_often_as_that_of_one_run(
+    all_kinds: NightReport,
+) -> None:
+    looks: list[int] = []
+
+    class Counted(tuple[MethodReport, ...]):
+        def __iter__(self) -> Iterator[MethodReport]:
+            looks.append(1)
+            return super().__iter__()
+
+    one, *_ = all_kinds.methods
+    swept = (replace(one, unit=f"e#{at}", setting={"n": str(at)}) for at in range(50))
+    root = ElementTree.fromstring(junit(replace(all_kinds, methods=Counted(swept), errors=())))
+    assert len(root.findall("testsuite")) == 50
+    assert len(looks) < 10
 
 
 def test_junit_divides_a_name_without_its_password(all_kinds: NightReport) -> None:

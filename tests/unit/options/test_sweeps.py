@@ -43,6 +43,13 @@ def test_a_sweep_without_end_is_refused_before_it_is_made() -> None:
         settings(parse_sweep(names))
 
 
+def test_values_without_end_are_counted_before_they_are_compared() -> None:
+    with pytest.raises(UsageError, match="more than 10,000 values"):
+        parse_sweep(["n=" + ",".join(["1"] * 10_001)])
+
+
 def test_a_setting_takes_the_place_of_the_methods_own_flags() -> None:
     own = ["--batch=4", "--batches=3", "-batch", "5", "--seed", "1", "--batch"]
     assert with_setting(own, (("batch", "8"),)) == ("--batches=3", "--seed", "1", "--batch=8")
+    own = ["--shift", "-0.5", "--shift", "-.5", "--shift", "--seed", "-1"]
+    assert with_setting(own, (("shift", "2"),)) == ("--seed", "-1", "--shift=2")
