@@ -163,10 +163,12 @@ class CommonNights:
     def _try(self, night: int, hints: Integers) -> None:
         """Test the nights that many series hint at; one in which enough have changed is common."""
         begins, counts = np.unique(hints, return_counts=True)
+        # Noise alone hints at the nights of large suites, too: those of 640 series and more.
+        fewest = max(FEWEST_TOGETHER, HINT / 4 * len(self._watches))
         for at in np.argsort(-counts, kind="stable"):
             begin = int(begins[at])
             is_known = begin in self._common or night - begin < FEWEST_NIGHTS - 1
-            if counts[at] < FEWEST_TOGETHER or is_known:
+            if counts[at] < fewest or is_known:
                 continue
             changed = self._begun.get(begin, set())
             tried = CommonNight(begin, changed, self._watches, self._days)
