@@ -221,9 +221,12 @@ def with_interpreters(lines: list[str], folder: Path) -> list[str]:
     """Make the interpreters that the lines name, below the folder; absolute paths move there."""
     found = []
     for line in lines:
-        moved = re.sub(r"(?<![\w.-])/((?:envs|path)/[\w./-]+)", rf"{folder}/\1", line)
+        moved = re.sub(
+            r"(?<![\w.-])/((?:envs|path)/[\w./-]+|[\w./-]+/bin/python\b)", rf"{folder}/\1", line
+        )
         for path in re.findall(r"[\w./-]+/bin/python\b", moved):
             place = folder / path
+            assert place.is_relative_to(folder), f"{path} is a path of this machine"
             place.parent.mkdir(parents=True, exist_ok=True)
             if not place.exists():
                 place.symlink_to(sys.executable)
