@@ -98,7 +98,7 @@ def watch_suite(
     """
     if max(alarm, false_discoveries) > NOTED:
         kept = None
-    repeats = [own.repeats or (False,) * len(own.values) for own in histories]
+    repeats = [own.repeats for own in histories]
     watches, scanned = SeriesWatch.all_of(
         [one.values for one in histories], repeats, kept, [one.name for one in histories]
     )

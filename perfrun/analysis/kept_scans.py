@@ -27,12 +27,12 @@ from perfrun.analysis.scan import MOST_AFTER, ScanResult, SeriesToScan, scan_ser
 NOTED = 0.05
 ROWS = np.dtype(
     [
-        ("place", "i8"),  # counted in its series
-        ("split", "i8"),
-        ("p_value", "f8"),
-        ("score", "f8"),
-        ("energy", "f8"),
+        ("place", "i8"),  # counted in its series; the other columns are those of `ScanResult`
+        ("p_values", "f8"),
+        ("score_p_values", "f8"),
+        ("energy_p_values", "f8"),
         ("separation", "?"),
+        ("splits", "i8"),
     ]
 )
 _DIGEST_BYTES = 16
@@ -72,13 +72,7 @@ class KeptScans:
         asked = [self._asked(one, name) for one, name in zip(several, names, strict=True)]
         sizes = [len(one.logs) for one in several]
         begins = (np.cumsum(sizes) - sizes).astype(np.int64)
-        result = ScanResult(
-            p_values=np.ones(sum(sizes)),
-            score_p_values=np.ones(sum(sizes)),
-            energy_p_values=np.ones(sum(sizes)),
-            separation=np.zeros(sum(sizes), dtype=np.bool_),
-            splits=np.zeros(sum(sizes), dtype=np.int64),
-        )
+        result = ScanResult.of_nothing(sum(sizes))
         _enter_known(result, asked, begins)
         is_new = [own.judged_from < len(own.one.logs) for own in asked]
         new = [own for own, is_it in zip(asked, is_new, strict=True) if is_it]
@@ -89,37 +83,27 @@ class KeptScans:
         return result
 
     def _asked(self, one: SeriesToScan, name: str) -> _Asked:
-        key, known, first = b"", None, one.since
-        content = blake2b(digest_size=_DIGEST_BYTES)
+        key, known = b"", None
         if name:
             key = _key(one, name)
             self.used.add(key)
             known = self.known.get(key)
-        count = 0 if known is None else known.length
-        if known is not None and one.since <= count <= len(one.logs):
-            content.update(_content(one, 0, count))
-            if content.digest() == known.digest:
-                first = count
-            else:
-                known = None
-            content.update(_content(one, count, len(one.logs)))
-        else:
+        if known is not None and not one.since <= known.length <= len(one.logs):
             known = None
-            content.update(_content(one, 0, len(one.logs)))
-        return _Asked(one=one, key=key, known=known, judged_from=first, digest=content.digest())
+        first = one.since if known is None else known.length
+        content = blake2b(_content(one, 0, first), digest_size=_DIGEST_BYTES)
+        if known is not None and content.digest() != known.digest:
+            known = None
+        content.update(_content(one, first, len(one.logs)))
+        since = one.since if known is None else first
+        return _Asked(one=one, key=key, known=known, judged_from=since, digest=content.digest())
 
     def _remember(
         self, result: ScanResult, new: Sequence[_Asked], begins: NDArray[np.int64]
     ) -> None:
         noted = np.flatnonzero((result.score_p_values <= NOTED) | result.separation)
         rows = np.empty(len(noted), ROWS)
-        for name, column in (
-            ("split", result.splits),
-            ("p_value", result.p_values),
-            ("score", result.score_p_values),
-            ("energy", result.energy_p_values),
-            ("separation", result.separation),
-        ):
+        for name, column in zip(ScanResult._fields, result, strict=True):
             rows[name] = column[noted]
         ends = begins + [len(own.one.logs) for own in new]
         firsts, lasts = noted.searchsorted(begins).tolist(), noted.searchsorted(ends).tolist()
@@ -151,11 +135,8 @@ def _enter_known(result: ScanResult, asked: Sequence[_Asked], begins: NDArray[np
     parts = [np.empty(0, ROWS) if own.known is None else own.known.rows for own in asked]
     rows = np.concatenate([np.empty(0, ROWS), *parts])
     at = rows["place"] + np.repeat(begins, [len(part) for part in parts])
-    result.p_values[at] = rows["p_value"]
-    result.score_p_values[at] = rows["score"]
-    result.energy_p_values[at] = rows["energy"]
-    result.separation[at] = rows["separation"]
-    result.splits[at] = rows["split"]
+    for name, column in zip(ScanResult._fields, result, strict=True):
+        column[at] = rows[name]
 
 
 def _enter_judged(result: ScanResult, new: Sequence[_Asked], begins: NDArray[np.int64]) -> None:

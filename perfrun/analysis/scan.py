@@ -117,6 +117,17 @@ class ScanResult(NamedTuple):
     separation: NDArray[np.bool_]
     splits: Integers  # the first observation at the new level, if there is one
 
+    @classmethod
+    def of_nothing(cls, count: int) -> ScanResult:
+        """Return rows for so many observations, none of which was judged."""
+        return cls(
+            p_values=np.ones(count),
+            score_p_values=np.ones(count),
+            energy_p_values=np.ones(count),
+            separation=np.zeros(count, dtype=np.bool_),
+            splits=np.zeros(count, dtype=np.int64),
+        )
+
     def part(self, begin: int, end: int) -> ScanResult:
         """Return views of the rows from `begin` to `end`."""
         return ScanResult._make([column[begin:end] for column in self])
@@ -125,14 +136,7 @@ class ScanResult(NamedTuple):
 def scan_series(several: Sequence[SeriesToScan]) -> ScanResult:
     """Judge the observations of all series; the rows are those of the series end to end."""
     sizes = [len(one.logs) for one in several]
-    total = sum(sizes)
-    result = ScanResult(
-        p_values=np.ones(total),
-        score_p_values=np.ones(total),
-        energy_p_values=np.ones(total),
-        separation=np.zeros(total, dtype=np.bool_),
-        splits=np.zeros(total, dtype=np.int64),
-    )
+    result = ScanResult.of_nothing(sum(sizes))
     _keep_freed_memory()
     portions = list(_portions(several))
     begins = accumulate((sum(len(one.logs) for one in some) for some in portions), initial=0)

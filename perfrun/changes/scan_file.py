@@ -26,7 +26,7 @@ from perfrun.analysis import noise, scan
 from perfrun.analysis.kept_scans import ROWS, KeptScans, KnownScan
 from perfrun.store.array_file import read_arrays, write_arrays
 
-_FORMAT = "1"
+_FORMAT = "2"
 _KEPT_DAYS = 30  # that a series is kept which nobody has searched
 _SCANS = np.dtype(
     [("key", "V16"), ("digest", "V16"), ("count", "i8"), ("rows", "i8"), ("day", "i4")]
@@ -76,9 +76,9 @@ def _load(path: Path, by: str) -> tuple[dict[bytes, KnownScan], dict[bytes, int]
 
 def _is_sound(rows: NDArray[Any], counts: NDArray[Any]) -> bool:
     """Return True for places within their series and probabilities."""
-    places, splits = rows["place"], rows["split"]
+    places, splits = rows["place"], rows["splits"]
     within = (places >= 0) & (places < counts) & (splits >= 0) & (splits <= places)
-    for name in ("p_value", "score", "energy"):
+    for name in ("p_values", "score_p_values", "energy_p_values"):
         within &= (rows[name] >= 0) & (rows[name] <= 1)  # false for what is no number
     return bool(within.all())
 

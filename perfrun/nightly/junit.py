@@ -86,7 +86,7 @@ def _case(suite: ElementTree.Element, method: MethodReport) -> None:
     # A password in a name is not known for one once the name is divided.
     classname, _, name = redact(method.method).replace(":", ".").rpartition(".")
     if method.setting:
-        name = f"{name} [{redact(method.name.removeprefix(method.method).strip())}]"
+        name = f"{name} [{redact(method.setting_text)}]"
     case = ElementTree.SubElement(
         suite,
         "testcase",

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from perfrun.nightly.report import MethodReport, NightReport
-from perfrun.options.sweeps import setting_text
 from perfrun.shown import label
 
 _STATES = ("ok", "short", "failed", "out_of_bounds", "not_run")
@@ -65,7 +64,7 @@ def _labels(report: NightReport, method: MethodReport) -> dict[str, str]:
         "environment": method.environment,
         "unit_of_night": method.unit,
         "method": method.method,
-        **({"setting": setting_text(tuple(method.setting.items()))} if method.setting else {}),
+        **({"setting": method.setting_text} if method.setting else {}),
     }
 
 

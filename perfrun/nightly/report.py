@@ -62,6 +62,9 @@ class NightFigure:
     trend: Trend | None = None  # of a primary metric
 
 
+MethodKey = tuple[str, str, Setting]  # environment, method, setting
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """One trial that failed or missed a bound."""
@@ -94,7 +97,17 @@ class MethodReport:
     @property
     def name(self) -> str:
         """The method with its setting, as people read it."""
-        return " ".join((self.method, *(f"{key}={value}" for key, value in self.setting.items())))
+        return f"{self.method} {self.setting_text}".rstrip()
+
+    @property
+    def setting_text(self) -> str:
+        """Its setting, as people read it; empty without a sweep."""
+        return setting_text(tuple(self.setting.items()))
+
+    @property
+    def key(self) -> MethodKey:
+        """Its place in a suite, the same in each night."""
+        return self.environment, self.method, tuple(self.setting.items())
 
     @property
     def main_figure(self) -> NightFigure | None:
@@ -446,10 +459,7 @@ def gaps(
     """
     errors: list[str] = []
     notes = _late(before, report)
-    tonight = {
-        (method.environment, method.method, tuple(method.setting.items())): method
-        for method in report.methods
-    }
+    tonight = {method.key: method for method in report.methods}
     excused = {method.unit for method in report.methods if method.state == "not_run"}
     excused |= {error.partition(":")[0] for error in report.errors}  # runs that could not begin
     for earlier in before["methods"]:

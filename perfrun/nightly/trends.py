@@ -12,16 +12,21 @@ from typing import Any
 
 from perfrun.changes.observations import night_of
 from perfrun.nightly.night_state import Earlier
-from perfrun.nightly.report import MethodReport, NightFigure, NightReport, Trend, setting_of
-from perfrun.options.sweeps import Setting
+from perfrun.nightly.report import (
+    MethodKey,
+    MethodReport,
+    NightFigure,
+    NightReport,
+    Trend,
+    setting_of,
+)
 from perfrun.summary.series_identity import is_number
 
 MOST_NIGHTS = 14  # in the median and, with tonight, in the history
 _FEWEST_FOR_SPREAD = 3
 _NAMED = 3
 
-_Key = tuple[str, str, Setting]  # environment, method, setting
-_Methods = Mapping[_Key, Mapping[str, Any]]
+_Methods = Mapping[MethodKey, Mapping[str, Any]]
 _Slots = Sequence[Mapping[str, Any] | None]  # reports of nights, None for a date without one
 
 
@@ -58,16 +63,12 @@ def _slots(report: NightReport, earlier: Earlier) -> _Slots:
 
 
 def _by_method(document: Mapping[str, Any] | None) -> _Methods:
-    found: dict[_Key, Mapping[str, Any]] = {}
+    found: dict[MethodKey, Mapping[str, Any]] = {}
     for method in _objects(document or {}, "methods"):
         name, environment = method.get("method"), method.get("environment")
         if isinstance(name, str) and isinstance(environment, str):
             found.setdefault((environment, name, setting_of(method)), method)
     return found
-
-
-def _key_of(method: MethodReport) -> _Key:
-    return method.environment, method.method, tuple(method.setting.items())
 
 
 def _objects(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -94,7 +95,7 @@ def _with_trend(
 
 def _same(method: MethodReport, found: _Methods) -> Mapping[str, Any] | None:
     """Return the method in an earlier night; None when that has measured something else."""
-    earlier = found.get(_key_of(method))
+    earlier = found.get(method.key)
     return None if earlier is None or _differs(method, earlier) else earlier
 
 
@@ -105,7 +106,7 @@ def _differs(method: MethodReport, earlier: Mapping[str, Any]) -> bool:
 
 def _begins_anew(method: MethodReport, by_method: Sequence[_Methods]) -> bool:
     for found in reversed(by_method):
-        earlier = found.get(_key_of(method))
+        earlier = found.get(method.key)
         if earlier is not None and earlier.get("series"):
             return _differs(method, earlier)
     return False

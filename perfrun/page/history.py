@@ -32,12 +32,8 @@ DISTURBED, FAILED = 1, 2  # bits of a point's flags
 RunKey = str | int  # a run's id, or the night of trials without one
 
 
-class Trial(Protocol):
-    """The facts of a trial that the page needs; a summary's record has them, and more."""
-
-    @property
-    def subject(self) -> Subject:
-        """The subject that was measured."""
+class _Dated(Protocol):
+    """What both of the protocols below ask of a trial."""
 
     @property
     def execution_id(self) -> str:
@@ -50,6 +46,18 @@ class Trial(Protocol):
     @property
     def timestamp(self) -> float:
         """Its begin, in seconds since the epoch."""
+
+    @property
+    def disturbed(self) -> bool:
+        """True when the machine was disturbed."""
+
+
+class Trial(_Dated, Protocol):
+    """The facts of a trial that the page needs; a summary's record has them, and more."""
+
+    @property
+    def subject(self) -> Subject:
+        """The subject that was measured."""
 
     @property
     def status(self) -> Status:
@@ -64,10 +72,6 @@ class Trial(Protocol):
         """Its grade; '' when it was not judged."""
 
     @property
-    def disturbed(self) -> bool:
-        """True when the machine was disturbed."""
-
-    @property
     def hostname(self) -> str:
         """The host on which it ran."""
 
@@ -76,24 +80,8 @@ class Trial(Protocol):
         """Its framework, Python, image and machine, as the index keeps them."""
 
 
-class Row(Protocol):
+class Row(_Dated, Protocol):
     """The facts of a trial that a history needs."""
-
-    @property
-    def execution_id(self) -> str:
-        """The id of the trial."""
-
-    @property
-    def run_id(self) -> str:
-        """The id of its run; '' in PerfZero's."""
-
-    @property
-    def timestamp(self) -> float:
-        """Its begin, in seconds since the epoch."""
-
-    @property
-    def disturbed(self) -> bool:
-        """True when the machine was disturbed."""
 
     @property
     def commits(self) -> Mapping[str, str]:

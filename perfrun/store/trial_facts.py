@@ -91,16 +91,18 @@ def read_facts(connection: Connection) -> list[TrialFacts]:
 
 
 def _shared(connection: Connection) -> Iterator[tuple[int, Shared]]:
-    known: dict[str, Any] = {}  # machines and frameworks are those of many runs
+    # Machines, frameworks and repositories are those of many runs.
+    known: dict[str, Any] = {}
+    all_urls: dict[str, Any] = {}
     columns = (contexts.c.id, contexts.c.document, contexts.c.commits, contexts.c.urls)
     for number, document, commits, urls in read_rows(connection, select(*columns)):
         whole = json.loads(document)
         own = {name: whole[name] for name in _OF_CONTEXT if name in whole}
         for name, value in own.items():
             own[name] = known.setdefault(json.dumps(value, sort_keys=True), value)
-        repositories = known.setdefault(urls, None) or json.loads(urls)
-        known[urls] = repositories
-        yield number, Shared(context=own, commits=json.loads(commits), urls=repositories)
+        if urls not in all_urls:
+            all_urls[urls] = json.loads(urls)
+        yield number, Shared(context=own, commits=json.loads(commits), urls=all_urls[urls])
 
 
 def read_whole(

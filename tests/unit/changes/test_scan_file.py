@@ -192,7 +192,13 @@ def test_a_damaged_or_foreign_file_is_none_and_never_an_error(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("column", "wrong"),
-    [("place", -1), ("place", 10**6), ("split", 10**6), ("p_value", np.nan), ("energy", 2.0)],
+    [
+        ("place", -1),
+        ("place", 10**6),
+        ("splits", 10**6),
+        ("p_values", np.nan),
+        ("energy_p_values", 2.0),
+    ],
 )
 def test_rows_that_cannot_be_are_thrown_away(tmp_path: Path, column: str, wrong: float) -> None:
     path = tmp_path / "scans"
