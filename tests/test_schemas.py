@@ -28,6 +28,7 @@ PERFZERO = ROOT / "tests" / "data" / "perfzero"
 CASES = """
 class Cases(Benchmark):
     def measured(self):
+        time.sleep(0.5)  # long enough for several readings of memory: a timeline
         self.measure(lambda: sum(range(1000)), items_per_step=2, iterations=12, warmup=2)
 
     def missed(self):
