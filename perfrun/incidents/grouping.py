@@ -17,6 +17,7 @@ from perfrun.incidents.incident import (
     Ledger,
     Returned,
     Worsening,
+    nights_apart,
     owner_of,
 )
 
@@ -75,9 +76,10 @@ def brought_up_to_date(
         one.id: _without_drifts(one, [s.change for s in ordered]) if is_asked(one) else one
         for one in ledger.incidents
     }
+    by_series = _by_series(ordered)
     fresh = []
     for sighting in ordered:
-        known = _known(incidents.values(), sighting.change)
+        known = _known(incidents.values(), sighting.change, by_series[_series(sighting.change)])
         if known is None:
             fresh += [sighting] if methods is None or sighting.change.method in methods else []
             continue
@@ -161,15 +163,36 @@ def _renumbered(incidents: Iterable[Incident], first: int) -> tuple[Incident, ..
     return (*old, *(replace(one, id=first + at) for at, one in enumerate(new)))
 
 
-def _known(incidents: Iterable[Incident], change: Worsening) -> Incident | None:
-    """Return the incident that has the change; of several, that of the nearest night."""
-    found = [
-        (abs(_days(own.night, change.night)), -one.id, one)
+def _series(change: Worsening) -> tuple[str, str]:
+    return change.series, change.metric
+
+
+def _by_series(sightings: Iterable[Sighting]) -> dict[tuple[str, str], list[Worsening]]:
+    found: dict[tuple[str, str], list[Worsening]] = {}
+    for sighting in sightings:
+        found.setdefault(_series(sighting.change), []).append(sighting.change)
+    return found
+
+
+def _known(
+    incidents: Iterable[Incident], change: Worsening, found: Sequence[Worsening]
+) -> Incident | None:
+    """Return the incident that has the change; of several, that of the nearest night.
+
+    `found` are all changes of the series that the search has found: a known one is the nearest of
+    these, and the others are other steps.
+    """
+    known = [
+        (nights_apart(own, change), -one.id, one)
         for one in incidents
         for own in one.changes
         if own.is_same(change)
+        and not any(
+            own.is_same(other) and nights_apart(own, other) < nights_apart(own, change)
+            for other in found
+        )
     ]
-    return min(found, key=lambda one: one[:2])[2] if found else None
+    return min(known, key=lambda one: one[:2])[2] if known else None
 
 
 def _with_newest(incident: Incident, change: Worsening) -> Incident:

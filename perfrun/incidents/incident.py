@@ -94,18 +94,33 @@ class Step(Protocol):
     def alarm_night(self) -> str: ...
     @property
     def status(self) -> str: ...
+    @property
+    def ratio(self) -> float: ...
 
 
 def is_same_step(one: Step, other: Step) -> bool:
     """Return True for two changes of one series and direction that are the same step.
 
     Their nights overlap. What pairs have confirmed may be sure before the night in which a history,
-    which sees it later, lets it begin.
+    which sees it later, lets it begin. It may also be made sure so late that another step follows
+    before: that one has another size.
     """
-    if one.night <= other.alarm_night and other.night <= one.alarm_night:
-        return True
+    is_overlapping = one.night <= other.alarm_night and other.night <= one.alarm_night
+    if "confirmed" not in (one.status, other.status):
+        return is_overlapping
+    return nights_apart(one, other) <= _NEAR_DAYS or (is_overlapping and _is_as_large(one, other))
+
+
+def nights_apart(one: Step, other: Step) -> int:
+    """Return the number of nights between the beginnings of two changes."""
     apart = date.fromisoformat(one.night) - date.fromisoformat(other.night)
-    return "confirmed" in (one.status, other.status) and abs(apart.days) <= _NEAR_DAYS
+    return abs(apart.days)
+
+
+def _is_as_large(one: Step, other: Step) -> bool:
+    """Return True when the smaller change is at least two thirds of the larger one."""
+    sizes = (abs(math.log(one.ratio)), abs(math.log(other.ratio)))
+    return 3 * min(sizes) >= 2 * max(sizes)
 
 
 @dataclass(frozen=True, kw_only=True)

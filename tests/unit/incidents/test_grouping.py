@@ -174,6 +174,26 @@ def test_what_pairs_confirm_is_what_the_history_shows_later() -> None:
         assert (len(after), after[0].status) == (number, "confirmed")
 
 
+@pytest.mark.parametrize(("ratio", "is_known"), [(1.1, True), (1.07, True), (1.04, False)])
+def test_what_pairs_made_sure_late_is_no_step_of_another_size_that_came_before(
+    ratio: float, is_known: bool
+) -> None:
+    slow = replace(worse("a", status="confirmed"), ratio=ratio, drift=CREEP)
+    known = Ledger(incidents=(updated(None, slow),), next=2)
+    jump = worse("a", night=4, is_machine=True, commits={})
+    after = brought_up_to_date(known, [Sighting(change=jump)]).incidents
+    assert [len(one.changes) for one in after] == ([1] if is_known else [1, 1])
+
+
+def test_two_steps_of_one_search_are_two_though_their_nights_overlap() -> None:
+    first, second = worse("a"), worse("a", night=4)
+    known = Ledger(incidents=(updated(None, first),), next=2)
+    after = brought_up_to_date(known, [Sighting(change=c) for c in (first, second)]).incidents
+    assert [one.main.night for one in after] == [first.night, second.night]
+    moved = Sighting(change=worse("a", night=4))
+    assert len(brought_up_to_date(known, [moved]).incidents) == 1  # the same, placed anew
+
+
 def test_a_bisection_keeps_the_sides_that_pairs_have_compared() -> None:
     confirmed = replace(worse("a", status="confirmed"), before_execution_id="own")
     one = replace(updated(None, confirmed), bisection=Bisection(state="going_on"))
