@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfrun.analysis.screening import chance, is_worth_a_pair, log_growth
 from perfrun.benchmark import main as perfrun
 from perfrun.changes.suspects import SuspectSeries, SuspectState, write_state
 from perfrun.options.store_address import parse_address
@@ -91,13 +92,16 @@ _Suspect = tuple[int, str, str, int, int]
 
 
 def _in_memory(year: Year, done: Nights, night: int) -> set[_Suspect]:
-    """Return night, method, direction, first night and number of nights of each suspect."""
+    """Return night, method, direction, first night and number of nights of what is worth a pair."""
     found = set()
     for part, owner, history in zip(done.parts, year.owners, year.histories, strict=True):
         one = part.found.get(night)
         if one is None or not one.is_suspect or history.is_canary:
             continue
         first = part.nights[part.places[night] - one.recent + 1]
+        growth = log_growth(one.shift, one.noise)
+        if not is_worth_a_pair(chance(one.odds, 0.0), night - first, growth):
+            continue  # the command lists what a night would ask
         side = "worse" if one.shift > 0 else "better"
         found.add((night, method(owner), side, first, one.recent))
     return found

@@ -35,6 +35,7 @@ from perfrun.analysis.screening import (
     common_factor,
     deviations,
     is_asked_again,
+    is_asked_anew,
     is_proven,
     is_worth_a_pair,
     levels_before,
@@ -70,13 +71,15 @@ class Question:
     asked_odds: float = 0.0  # before the first pair
     pairs: list[float] = field(default_factory=list)
     log_pairs: float = 0.0
+    log_before: float = 0.0  # the same when it got its alpha
     log_belief: float = 0.0
 
     def chance(self) -> float:
         return chance(self.odds, self.log_belief)
 
     def is_worth_a_pair(self) -> bool:
-        is_worth = is_worth_a_pair(self.chance(), self.seen - self.first)
+        growth = log_growth(self.shift, self.noise)
+        is_worth = is_worth_a_pair(self.chance(), self.seen - self.first, growth)
         return is_worth and len(self.pairs) < MOST_PAIRS
 
 
@@ -85,7 +88,8 @@ class ScreenScore:
     """The counts of a simulated year."""
 
     made: int
-    delays: tuple[int, ...]
+    delays: tuple[int, ...]  # nights of the calendar
+    delays_run: tuple[int, ...]  # the same in nights that the suite has run
     false: int
     suspects: int  # of all nights
     questions: int
@@ -181,9 +185,13 @@ class Nights:
             elif question is not None and question.log_pairs > 1:
                 tonight.append(question)
             elif question is not None and night - question.seen > FORGOTTEN:
+                self._give_back(question)
                 del self.open[number]
         tonight += self._of_history(night, {q.part for q in tonight})
-        left = round(self._share * len(there) / 2)
+        self._run_pairs(night, tonight, round(self._share * len(there) / 2))
+
+    def _run_pairs(self, night: int, tonight: list[Question], left: int) -> None:
+        """Run at most so many pairs of tonight's questions, in the order of their promise."""
         while left > 0:
             waiting = [q for q in tonight if q.is_worth_a_pair()]
             if not waiting:
@@ -196,6 +204,8 @@ class Nights:
                     tonight.remove(best)
                     break
                 if not best.is_worth_a_pair():
+                    if best.log_pairs < best.log_before:
+                        self._give_back(best)
                     break
 
     def _asked(self, number: int, found: Deviation, known: Question | None, night: int) -> Question:
@@ -203,15 +213,20 @@ class Nights:
         place = part.places[night]
         since_good = found.since_good
         if known is not None and (known.shift > 0) == (found.shift > 0):
-            is_later = part.nights[place - found.recent + 1] > known.after
-            is_again = night > known.after and is_asked_again(
-                known.log_belief, known.asked_odds, found.odds
+            since = found.odds_within(place - part.places[known.after])
+            is_other = part.nights[place - found.recent + 1] > known.after
+            is_again = night > known.after and (
+                is_asked_again(known.log_belief, known.asked_odds, found.odds)
+                or is_asked_anew(known.log_belief, found.odds, since)
             )
-            if not is_later and not is_again:
+            if not is_other and not is_again:
                 known.seen, known.odds = night, found.odds
                 return known
-            if not is_later:
-                since_good = min(place - part.start, since_good + FURTHER)
+            if not is_other:
+                since_good = max(since_good, place - part.places[known.before] + FURTHER)
+                since_good = min(place - part.start, since_good)
+        if known is not None:
+            self._give_back(known)
         made = Question(
             part=number,
             first=part.nights[place - found.recent + 1],
@@ -246,6 +261,8 @@ class Nights:
                 if alarm.series not in asked:
                     found.append(known)
                 continue
+            if known is not None:
+                self._give_back(known)
             noise = 1.4826 * float(np.median(np.abs(np.diff(part.logs)))) / math.sqrt(2)
             question = Question(
                 part=alarm.series,
@@ -265,14 +282,24 @@ class Nights:
     def _pair(self, question: Question) -> bool:
         """Run a pair of a question; return True when it is proven."""
         if not question.pairs:
-            question.alpha, self.pot = self.pot.spent(question.odds)
             question.asked_odds = question.odds
             self.questions += 1
+        if not question.alpha:
+            question.alpha, self.pot = self.pot.spent(question.odds)
+            question.log_before = question.log_pairs
         self.pairs += 1
         question.pairs.append(self._ratio(question))
         question.log_pairs = log_evidence(question.pairs, question.shift, question.noise)
         question.log_belief = log_belief(question.pairs, question.shift, question.noise)
-        return is_proven(question.pairs, question.shift, question.log_pairs, question.alpha)
+        evidence = question.log_pairs - question.log_before
+        return is_proven(question.pairs, question.shift, evidence, question.alpha)
+
+    def _give_back(self, question: Question) -> None:
+        """Put back what a question no longer needs of the allowed error."""
+        if question.alpha:
+            evidence = question.log_pairs - question.log_before
+            self.pot = self.pot.returned(question.alpha, evidence)
+            question.alpha = 0.0
 
     def _ratio(self, question: Question) -> float:
         year = self._year
@@ -305,7 +332,8 @@ def score(year: Year, nights: int, share: float, seed: int) -> ScreenScore:
     done.run(nights)
     seconds = time.process_time() - begin
     left = {change.series: change for change in year.made}
-    delays, false = [], 0
+    delays, delays_run, false = [], [], 0
+    run = {night for part in done.parts for night in part.nights}
     for question, night in done.confirmed:
         owner = year.owners[question.part]
         change = left.get(owner)
@@ -315,12 +343,14 @@ def score(year: Year, nights: int, share: float, seed: int) -> ScreenScore:
             and (change.size > 0) == (question.shift > 0)
         ):
             delays.append(night - change.night + 1)
+            delays_run.append(len(run.intersection(range(change.night, night + 1))))
             del left[owner]
         else:
             false += 1
     return ScreenScore(
         made=len(year.made),
         delays=tuple(delays),
+        delays_run=tuple(delays_run),
         false=false,
         suspects=done.suspects,
         questions=done.questions,
@@ -381,11 +411,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suspects = sum(s.suspects for s in scores) / sum(s.trials for s in scores)
     asked = sum(s.questions for s in scores) / len(scores)
     sys.stdout.write(f"\nsuspects: {suspects:.1%} of the nights; questions a year: {asked:.0f}\n")
+    of_run = [delay for s in scores for delay in s.delays_run]
+    sys.stdout.write(
+        f"of the found, {_within(delays):.1%} within 4 nights, "
+        f"{_within(of_run):.1%} within 4 that the suite has run\n"
+    )
     if given.each:
         for one in scores:
             for change in one.missed:
                 sys.stdout.write(f"missed {change}, {NOISES[change.series % 4].__name__}\n")
     return 0
+
+
+def _within(delays: Sequence[int], nights: int = 4) -> float:
+    return sum(delay <= nights for delay in delays) / max(1, len(delays))
 
 
 def _row(

@@ -38,12 +38,19 @@ FEWEST_IN_COMMON = 8  # series, for a factor that a night has in common
 FALSE_ALARMS_A_YEAR = 0.1  # mean number over the whole suite, at most
 MIN_EFFECT = math.log1p(0.01)  # a smaller difference is not relevant
 MOST_ODDS = 20.0  # that nights alone can give; pairs have to do the rest
-SUSPECT_ODDS = 0.0045  # of the last observations of a series
+SUSPECT_ODDS = 0.002  # of the last observations of a series
 NEAR = 7  # nights, the age of a step of which further nights are not waited for
 LEAST_NOISE = 5e-4  # a share: clocks and layouts do not repeat better
-_LEAST_CHANCE = 0.0055  # with less, no further pair is worth its time tonight
-_LEAST_CHANCE_LATE = 0.05  # of an older step: the nights will tell more at no cost
+# With a smaller chance no further pair is worth its time tonight, by the age of the step in nights.
+# The second night will tell much more of a new one at no cost, and that of an old one as well.
+_LEAST_CHANCES = ((1, 0.015), (2, 0.005), (4, 0.0042), (NEAR, 0.005))
+_LEAST_CHANCE_LATE = 0.02
+_TYPICAL_GROWTH, _BY_GROWTH = 0.35, 0.5  # for which these hold, and the power with which they fall
+_ENOUGH_CHANCE = 0.2  # for any
 _ASKED_AGAIN = 3.0  # times the odds of a question that its pairs have refuted
+_ASKED_ANEW = 0.01  # odds of the nights since such a question, by themselves
+# The odds of nights are off by this power of their ratio to the typical ones, as pairs have shown.
+_TYPICAL_ODDS, _TEMPER = 0.01, 0.6
 _CHANGES_A_NIGHT = 0.1 / 365  # of a series: one in ten years
 _STEPS = np.log1p([0.015, 0.02, 0.03, 0.045, 0.07, 0.10, 0.15, 0.25])  # common sizes
 # Numbers of last observations, and of the nights for which each stands, for each part that is held
@@ -61,12 +68,13 @@ _TAIL = 6.0  # degrees of freedom of the distribution that tells how rare a devi
 _FREEDOM = 0.6  # degrees of freedom for each observation before
 _MOST_MEMORY, _SURELY_MEMORY = 0.7, 3.0
 _PAIR_NOISE = 1.5  # of a pair's ratio, over that of a night
-_SHARES = (0.35, 0.6, 1.0)  # of the shift that the nights show, which the pairs may have
-_SPREADS = (0.5, 1.0, 2.0)  # times the noise that a pair is thought to have
+_SHARES = (0.5, 1.0)  # of the shift that the nights show, which the pairs may have
+_SPREADS = (0.6, 1.2)  # times the noise that a pair is thought to have
 _LIKELY_SHARES = (0.5, 0.75, 1.0)  # the same for the belief
 _LIKELY_SPREADS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _WAITING_DAYS = 30.0  # of allowed error that can be saved up
 _FIRST_DAYS = 14.0  # of it that a new suite begins with
+_MOST_ALLOWED = FALSE_ALARMS_A_YEAR * _WAITING_DAYS / 365
 _SHARE_OF_POT, _SHARE_BY_CHANCE = 0.05, 0.35
 
 
@@ -80,6 +88,11 @@ class Deviation:
     noise: float  # standard deviation of one observation, as a logarithm
     p_value: float  # by a heavy tail, and by how often the series did the same before
     odds: float  # that the level changed, before any pair is run
+    odds_by_count: tuple[tuple[int, float], ...] = ()  # parts of these, by last observations
+
+    def odds_within(self, count: int) -> float:
+        """Return the odds that the level changed within so many last observations."""
+        return min(self.odds, sum(odds for recent, odds in self.odds_by_count if recent <= count))
 
     @property
     def is_suspect(self) -> bool:
@@ -146,6 +159,10 @@ def deviations(rows: Floats) -> list[Deviation | None]:
             noise=noise,
             p_value=float(p_values[best[number], number]),
             odds=float(odds[number]),
+            odds_by_count=tuple(
+                (count, float(factors[at, number]) * _CHANGES_A_NIGHT)
+                for at, (_, count, _) in enumerate(looks)
+            ),
         )
     return found
 
@@ -284,13 +301,23 @@ def log_growth(shift: float, noise: float) -> float:
 
 
 def chance(odds: float, log_belief: float) -> float:
-    """Return the probability of a change: the evidence of nights and pairs as one belief."""
-    return float(special.expit(math.log(odds) + log_belief))
+    """Return the probability of a change: the evidence of nights and pairs as one belief.
+
+    The odds of nights spread too widely, as nights are less independent than a model has them: of
+    high odds fewer are true than they say, and of low odds more.
+    """
+    tempered = _TEMPER * math.log(odds / _TYPICAL_ODDS) + math.log(_TYPICAL_ODDS)
+    return float(special.expit(tempered + log_belief))
 
 
-def is_worth_a_pair(chance: float, age: int) -> bool:
-    """Return True when a change of this probability, so many nights old, gets a pair tonight."""
-    return chance >= (_LEAST_CHANCE if age < NEAR else _LEAST_CHANCE_LATE)
+def is_worth_a_pair(chance: float, age: int, growth: float) -> bool:
+    """Return True when a change of this probability, so many nights old, gets a pair tonight.
+
+    `growth` is what a pair adds to the evidence: less is worth a pair where few can decide.
+    """
+    least = next((least for below, least in _LEAST_CHANCES if age < below), _LEAST_CHANCE_LATE)
+    by_growth: float = (_TYPICAL_GROWTH / growth) ** _BY_GROWTH
+    return chance >= min(_ENOUGH_CHANCE, least * by_growth)
 
 
 def is_asked_again(log_belief: float, asked_odds: float, odds: float) -> bool:
@@ -298,9 +325,21 @@ def is_asked_again(log_belief: float, asked_odds: float, odds: float) -> bool:
     return log_belief < 0 and odds > _ASKED_AGAIN * asked_odds
 
 
-def is_proven(log_ratios: Sequence[float], shift: float, log_pairs: float, alpha: float) -> bool:
-    """Return True when the pairs prove a relevant change in the direction of the shift."""
-    if log_pairs < -math.log(alpha):
+def is_asked_anew(log_belief: float, odds: float, odds_since: float) -> bool:
+    """Return True when pairs have refuted a question, and the nights since then raise another one.
+
+    `odds_since` are the odds that the level changed after the new side of the refuted question.
+    """
+    refuted = odds * math.exp(min(0.0, log_belief))
+    return log_belief < 0 and odds_since >= max(_ASKED_ANEW, refuted)
+
+
+def is_proven(log_ratios: Sequence[float], shift: float, evidence: float, alpha: float) -> bool:
+    """Return True when the pairs prove a relevant change in the direction of the shift.
+
+    `evidence` is the logarithm of that since the question got its `alpha`.
+    """
+    if evidence < -math.log(alpha):
         return False
     return float(np.median(log_ratios)) * math.copysign(1.0, shift) >= MIN_EFFECT
 
@@ -313,11 +352,19 @@ class Pot:
 
     def after(self, days: float) -> Pot:
         """Return the pot so many days later."""
-        most = FALSE_ALARMS_A_YEAR * _WAITING_DAYS / 365
         grown = self.allowed + FALSE_ALARMS_A_YEAR * max(0.0, days) / 365
-        return Pot(allowed=min(most, grown))
+        return Pot(allowed=min(_MOST_ALLOWED, grown))
 
     def spent(self, odds: float) -> tuple[float, Pot]:
         """Return the error of a question of these odds, and what is left for the others."""
         alpha = self.allowed * (_SHARE_OF_POT + _SHARE_BY_CHANCE * odds / (1 + odds))
         return alpha, Pot(allowed=self.allowed - alpha)
+
+    def returned(self, alpha: float, evidence: float) -> Pot:
+        """Return the pot with what a question that is given up no longer needs.
+
+        With the evidence E (`evidence` is its logarithm) it would have become an alarm with a
+        probability of alpha E at most, by Ville's inequality from here on: this much is free again.
+        """
+        freed = alpha * math.exp(min(0.0, evidence))
+        return Pot(allowed=max(self.allowed, min(_MOST_ALLOWED, self.allowed + freed)))

@@ -93,6 +93,9 @@ class SuspectPairs:
         self._spent_before = before[-(MOST_NIGHTS - 1) :]
         self._budget_s = budget_s
         open_ = [one for one in state.open if day - one.seen_day <= FORGOTTEN_DAYS]
+        for one in state.open:
+            if day - one.seen_day > FORGOTTEN_DAYS:
+                self._given_back(one)
         confirmed = [one for one in state.confirmed if day - one.told_day <= KEPT_DAYS]
         self.open: dict[SeriesName, SuspectSeries] = {
             one.series: one for one in open_ if one.method in methods
@@ -118,11 +121,7 @@ class SuspectPairs:
             for one in proven:
                 self._confirm(one)
             told = {one.series for one in proven}
-            tonight = {
-                one.series: merged(self.open.get(one.series), one)
-                for one in suspects
-                if one.series not in told
-            }
+            tonight = {one.series: self._merged(one) for one in suspects if one.series not in told}
             self.open.update(tonight)
             going = [
                 name for name, one in self.open.items() if one.log_pairs > 1 or name in tonight
@@ -135,6 +134,14 @@ class SuspectPairs:
                 self._ask(best, going)
                 self._interruption.check()
             self._save()
+
+    def _merged(self, one: SuspectSeries) -> SuspectSeries:
+        """Return the suspect of tonight; one that it takes the place of gives its error back."""
+        known = self.open.get(one.series)
+        found = merged(known, one)
+        if known is not None and found is one:
+            self._given_back(known)
+        return found
 
     def _next(self, names: Sequence[SeriesName]) -> SuspectSeries | None:
         """Return the suspect that a pair promises most of; None when nothing is left to do."""
@@ -229,11 +236,21 @@ class SuspectPairs:
         return replace(one, nights=one.nights + 1, asked_in=self._night)
 
     def _with_alpha(self, one: SuspectSeries) -> SuspectSeries:
-        """Give a suspect its share of the allowed error, before its first pair."""
+        """Give a suspect its share of the allowed error, before its first pair.
+
+        One that has given it back, and goes on, gets another share for the pairs from here on.
+        """
         if one.alpha > 0:
             return one
         alpha, self._pot = self._pot.spent(one.odds)
-        return replace(one, alpha=alpha, asked_odds=one.odds)
+        asked_odds = one.asked_odds if one.pairs else one.odds
+        return replace(one, alpha=alpha, counted_from=len(one.pairs), asked_odds=asked_odds)
+
+    def _given_back(self, one: SuspectSeries) -> SuspectSeries:
+        """Put back what a suspect no longer needs of its share of the allowed error."""
+        if one.alpha > 0:
+            self._pot = self._pot.returned(one.alpha, one.evidence)
+        return replace(one, alpha=0.0)
 
     def _take(self, result: PairResult, asked: SuspectSeries, names: Sequence[SeriesName]) -> None:
         """Take what the pairs say of this suspect, and of other metrics of the same trials."""
@@ -260,6 +277,8 @@ class SuspectPairs:
             one = replace(one, not_reconstructed=tuple(known)[:_MOST_DIFFERENCES])
             if one.is_proven:
                 self._confirm(one)
+            elif one.why_not is None and one.evidence < 0 and not one.goes_on:
+                self.open[name] = self._given_back(one)  # refuted, until the nights say more
             else:
                 self.open[name] = one
         self._save()

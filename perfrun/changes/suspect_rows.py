@@ -52,7 +52,7 @@ class SuspectRow:
 def suspect_rows(
     watched: Sequence[WatchedSeries], watches: Sequence[SeriesWatch], workspace: Path
 ) -> tuple[SuspectRow, ...]:
-    """Return the suspects of all series, the most probable change first."""
+    """Return the suspects that a night would ask, or has asked; the most probable change first."""
     state = read_state(workspace, say)
     starts = level_starts(watched, watches, state.confirmed)
     known = {one.series: one for one in state.open}
@@ -62,7 +62,8 @@ def suspect_rows(
         before = known.get(name_of(screened.one))
         is_same = before is not None and before.direction == new.direction
         one = before if before is not None and is_same else new
-        rows.append(_row(one, screened.found.recent, screened.found.p_value))
+        if one.goes_on or one.pairs or one.why_not is not None:
+            rows.append(_row(one, screened.found.recent, screened.found.p_value))
     return tuple(sorted(rows, key=lambda row: -row.chance))
 
 
@@ -70,7 +71,7 @@ def _row(one: SuspectSeries, recent: int, p_value: float) -> SuspectRow:
     from perfrun.analysis.screening import Pot, log_growth
 
     alpha = one.alpha or Pot().spent(one.odds)[0]
-    missing = max(0.0, -math.log(alpha) - one.log_pairs)
+    missing = max(0.0, -math.log(alpha) - (one.evidence if one.alpha else 0.0))
     return SuspectRow(
         method=one.method,
         metric=one.metric,

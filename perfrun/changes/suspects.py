@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
@@ -57,7 +57,9 @@ class SuspectSeries:
     noise: float
     odds: float  # by the nights alone
     seen_day: int  # the last night in which it was a suspect
-    alpha: float = 0.0  # its share of the allowed false alarms; 0 until the first pair
+    odds_since: float = 0.0  # by the nights after the new side of the question before this one
+    alpha: float = 0.0  # its share of the allowed false alarms; 0 without, or given back
+    counted_from: int = 0  # number of pairs when it got its alpha
     asked_odds: float = 0.0  # before the first pair
     pairs: tuple[float, ...] = ()  # logarithms of the ratios
     nights: int = 0  # in which pairs were run
@@ -87,6 +89,14 @@ class SuspectSeries:
         return log_evidence(self.pairs, self.shift, self.noise)
 
     @property
+    def evidence(self) -> float:
+        """The evidence of the pairs since it got its alpha, as a logarithm."""
+        from perfrun.analysis.screening import log_evidence  # numpy
+
+        before = log_evidence(self.pairs[: self.counted_from], self.shift, self.noise)
+        return self.log_pairs - before
+
+    @property
     def chance(self) -> float:
         """The probability of the change, by nights and pairs together."""
         from perfrun.analysis.screening import chance, log_belief
@@ -97,16 +107,17 @@ class SuspectSeries:
     def is_proven(self) -> bool:
         from perfrun.analysis.screening import is_proven
 
-        return self.alpha > 0 and is_proven(self.pairs, self.shift, self.log_pairs, self.alpha)
+        return self.alpha > 0 and is_proven(self.pairs, self.shift, self.evidence, self.alpha)
 
     @property
     def goes_on(self) -> bool:
         """True when further pairs are worth their time."""
-        from perfrun.analysis.screening import is_worth_a_pair
+        from perfrun.analysis.screening import is_worth_a_pair, log_growth
 
         if self.why_not is not None or len(self.pairs) >= MOST_PAIRS:
             return False
-        return is_worth_a_pair(self.chance, self.seen_day - self.first_day)
+        growth = log_growth(self.shift, self.noise)
+        return is_worth_a_pair(self.chance, self.seen_day - self.first_day, growth)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +189,11 @@ def _is_sane(one: SuspectSeries) -> bool:
         and 0 <= one.alpha <= FALSE_ALARMS_A_YEAR
         and 0 <= one.asked_odds <= MOST_ODDS
         and len(one.pairs) <= MOST_PAIRS
-        and (one.alpha > 0 or not one.pairs)
+        and 0 <= one.odds_since <= MOST_ODDS
+        and 0 <= one.counted_from <= len(one.pairs)
         and all(abs(ratio) <= _LARGEST_RATIO for ratio in one.pairs)
+        # Only one whose pairs refute it gives its error back.
+        and (one.alpha > 0 or not one.pairs or one.log_pairs < 0)
     )
 
 
@@ -286,20 +300,25 @@ def level_starts(
 def suspect_of(screened: Screened, known: SuspectSeries | None = None) -> SuspectSeries:
     """Return the question that the last observations of a series raise.
 
-    When pairs have refuted the `known` one, and the nights speak for it more than ever, its side
-    before may have been at the new level: an earlier one is taken.
+    When pairs have refuted the `known` one, and the nights raise it again, its side before may have
+    been at the new level, as an outlier hides: an earlier one is taken.
     """
-    made = _suspect_of(screened, 0)
-    if known is None or _is_later(known, made) or not _is_asked_again(known, made):
+    made = _suspect_of(screened, known)
+    if known is None or _is_other(known, made) or not _is_raised_again(known, made):
         return made
-    return _suspect_of(screened, _FURTHER)
+    return _suspect_of(screened, known, before_day=known.before_day)
 
 
-def _suspect_of(screened: Screened, further: int) -> SuspectSeries:
+def _suspect_of(
+    screened: Screened, known: SuspectSeries | None, before_day: int | None = None
+) -> SuspectSeries:
     one, found = screened.one, screened.found
     observations = one.observations
     last = len(observations) - 1
-    good = observations[max(screened.start, last - found.since_good - further)]
+    good_at = last - found.since_good
+    if before_day is not None:  # no later than some nights before that day
+        good_at = min(good_at, bisect_left(observations.not_falling, before_day) - _FURTHER)
+    good = observations[max(screened.start, good_at)]
     new = observations[last]
     first = observations[last - found.recent + 1]
     return SuspectSeries(
@@ -315,28 +334,41 @@ def _suspect_of(screened: Screened, further: int) -> SuspectSeries:
         shift=found.shift,
         noise=found.noise,
         odds=found.odds,
+        odds_since=0.0 if known is None else _odds_since(screened, known.after_day),
         seen_day=new.day,
         commits_before=good.point.commits,
         commits_after=new.point.commits,
     )
 
 
+def _odds_since(screened: Screened, day: int) -> float:
+    """Return the odds that the level changed after this day."""
+    days = screened.one.observations.not_falling
+    return screened.found.odds_within(len(days) - bisect_right(days, day))
+
+
 def merged(known: SuspectSeries | None, new: SuspectSeries) -> SuspectSeries:
     """Return the suspect of tonight: the known one with its pairs, if it is the same question."""
-    if known is None or _is_later(known, new) or _is_asked_again(known, new):
+    if known is None or _is_other(known, new) or _is_raised_again(known, new):
         return new
     return replace(known, seen_day=new.seen_day, odds=new.odds)
 
 
-def _is_later(known: SuspectSeries, new: SuspectSeries) -> bool:
+def _is_other(known: SuspectSeries, new: SuspectSeries) -> bool:
     """Return True when the new one is another change, behind the known one or the other way."""
     return known.direction != new.direction or new.first_day > known.after_day
 
 
-def _is_asked_again(known: SuspectSeries, new: SuspectSeries) -> bool:
-    """Return True when nights speak for a change much more than when its pairs refuted it."""
-    from perfrun.analysis.screening import is_asked_again, log_belief
+def _is_raised_again(known: SuspectSeries, new: SuspectSeries) -> bool:
+    """Return True when the nights raise a question again that its pairs have refuted.
 
+    They speak for it much more than then, or those since then do so by themselves.
+    """
+    from perfrun.analysis.screening import is_asked_again, is_asked_anew, log_belief
+
+    if new.after_day <= known.after_day:
+        return False
     belief = log_belief(known.pairs, known.shift, known.noise)
-    is_newer = new.after_day > known.after_day
-    return is_newer and is_asked_again(belief, known.asked_odds, new.odds)
+    return is_asked_again(belief, known.asked_odds, new.odds) or is_asked_anew(
+        belief, new.odds, new.odds_since
+    )

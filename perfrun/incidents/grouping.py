@@ -13,6 +13,7 @@ from math import log
 
 from perfrun.incidents.incident import (
     Culprit,
+    Drifting,
     Incident,
     Ledger,
     Returned,
@@ -87,6 +88,9 @@ def brought_up_to_date(
             continue
         seen.setdefault(known.id, []).append(sighting)
         incidents[known.id] = _with_newest(known, sighting.change)
+    incidents |= {
+        one.id: _with_newest_drift(one, by_series) for one in incidents.values() if is_asked(one)
+    }
     for one in [i for i in incidents.values() if is_asked(i)]:
         whole = _whole_drift(incidents.values(), one)
         if whole is not None:  # both were seen before it was known that they are one
@@ -225,6 +229,28 @@ def _with_newest(incident: Incident, change: Worsening) -> Incident:
     }
     changes = tuple(reversed(once.values()))
     return replace(incident, changes=changes, told=min(incident.told, len(changes)))
+
+
+def _with_newest_drift(
+    incident: Incident, found: Mapping[tuple[str, str], Sequence[Worsening]]
+) -> Incident:
+    """Give the steps of a drift that a search does not find any more what it says of the drift."""
+
+    def newest(own: Worsening) -> Worsening:
+        now = found.get(_series(own), ())
+        if own.drift is None or any(own.is_same(change) for change in now):
+            return own
+        near = [
+            change for change in now if change.drift and _is_overlapping(own.drift, change.drift)
+        ]
+        nearest = min(near, key=lambda change: nights_apart(own, change), default=own)
+        return replace(own, drift=nearest.drift)
+
+    return replace(incident, changes=tuple(map(newest, incident.changes)))
+
+
+def _is_overlapping(one: Drifting, other: Drifting) -> bool:
+    return one.begin <= other.end and other.begin <= one.end
 
 
 def _with_returns(incident: Incident, improvements: Improvements) -> Incident:

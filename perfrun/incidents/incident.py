@@ -79,10 +79,17 @@ class Worsening:
         return self.certainty >= _PLACED
 
     def is_same(self, other: Worsening) -> bool:
-        """Return True for the same change; its nights may have moved as results came or went."""
-        return (self.series, self.metric) == (other.series, other.metric) and is_same_step(
-            self, other
-        )
+        """Return True for the same change; its nights may have moved as results came or went.
+
+        What moved with the machine is not what pairs on one machine have confirmed, unless it is as
+        large.
+        """
+        if (self.series, self.metric) != (other.series, other.metric):
+            return False
+        is_sure = "confirmed" in (self.status, other.status)
+        if self.is_machine != other.is_machine and is_sure and not _is_as_large(self, other):
+            return False
+        return is_same_step(self, other)
 
 
 class Step(Protocol):

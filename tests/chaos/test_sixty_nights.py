@@ -56,11 +56,22 @@ def test_sixty_nights_tell_what_was_planted_with_its_cause_and_nothing_else() ->
     check_alarms(told)
 
 
+def shortened(incident: dict[str, Any]) -> str:
+    """What a failure of this test needs to be understood, in one line."""
+    steps = [
+        f"{own_name(one['method'])} {one['night']}..{one['alarm_night']} {one['ratio']:.3f} "
+        f"{one['status']}"
+        for one in incident["changes"]
+    ]
+    return f"{incident['status']} {incident['cause']['kind']}: {', '.join(steps)}"
+
+
 def check_incidents(told: dict[str, Any]) -> None:
     """The list at the end has the planted faults, each with its cause."""
     of_methods = {tuple(map(own_name, one["methods"])): one for one in told["incidents"]}
     machine = tuple(sorted((*METHODS, CANARY)))
-    assert set(of_methods) == {(name,) for name in (*STEPS, DRIFT)} | {machine}
+    planted = {(name,) for name in (*STEPS, DRIFT)} | {machine}
+    assert set(of_methods) == planted, list(map(shortened, told["incidents"]))
     assert len(told["incidents"]) == len(of_methods)
     assert {change["metric"] for one in told["incidents"] for change in one["changes"]} == {
         "wall_time"

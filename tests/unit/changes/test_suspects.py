@@ -104,7 +104,7 @@ def _rest(workspace: Path, hardware: str) -> tuple[str, ...]:
 
 
 def test_noise_has_no_suspects(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(workspace / "output", *nights([1.0] * 40, seed=3))
+    write(workspace / "output", *nights([1.0] * 40, seed=4))
     assert "No suspects" in page(workspace, capsys, "--screen")
     assert "suspects" not in document(workspace, capsys)[1]
 
@@ -127,6 +127,8 @@ def test_the_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
     [
         {"alpha": 0.9, "pairs": [0.1]},
         {"pairs": [5.0]},  # without an error of its own
+        {"alpha": 1e-4, "pairs": [0.1], "counted_from": 2},
+        {"odds_since": -1.0},
         {"alpha": 1e-4, "pairs": [0.1] * (MOST_PAIRS + 1)},
         {"alpha": 1e-4, "pairs": [1e300]},
         {"odds": 1e9},
@@ -211,30 +213,74 @@ def test_pairs_that_are_not_as_recorded_refute_nothing() -> None:
     assert (told.confirmation or {})["not_reconstructed"] == list(unlike)
 
 
-def test_the_differences_of_pairs_are_kept_whatever_they_say(tmp_path: Path) -> None:
-    def record(cpu: str) -> SummaryRecord:
-        document = summary(version="1")
-        document["system_info"]["cpu_model"] = cpu
-        return record_of(document, tmp_path)
-
+def pairs_of_night(workspace: Path, day: int = 739_001) -> SuspectPairs:
     screen = Terminal(sys.stderr, sys.stderr, quiet=True)
-    pairs = SuspectPairs(
-        tmp_path, "n", 739_001, {SUSPECT.method}, 60.0, screen, Interruption(), deadline=None
+    return SuspectPairs(
+        workspace, "n", day, {SUSPECT.method}, 60.0, screen, Interruption(), deadline=None
     )
-    one = replace(SUSPECT, alpha=1e-4)
-    pairs.open[one.series] = one
-    recorded: Recorded = {"a": record("AMD EPYC"), "b": record("AMD EPYC")}
-    pairs._arms[one.series] = Arms(recorded=recorded, plans={}, pair_s=1.0)
-    again = Pair(number=1, first="a", a=record("Xeon"), b=record("AMD EPYC"))
-    result = PairResult(
-        pairs={one.method: (again,)},
+
+
+def decided(one: SuspectSeries, *pairs: Pair) -> PairResult:
+    return PairResult(
+        pairs={one.method: pairs},
         stopped_by={one.method: "decided"},
         seed=1,
         run_ids={},
         interrupted=False,
         pair_s={},
     )
-    pairs._take(result, one, [one.series])
+
+
+def test_a_refuted_suspect_gives_its_error_back_and_gets_another_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    pairs = pairs_of_night(tmp_path)
+    before = pairs._pot.allowed
+    one = pairs._with_alpha(SUSPECT)
+    assert one.alpha == pytest.approx(before - pairs._pot.allowed)
+    assert one.asked_odds == SUSPECT.odds
+    spent = one.alpha
+    one = replace(one, pairs=(-0.1,) * 4)
+    assert one.evidence < 0
+    pairs.open[one.series] = one
+    pairs._arms[one.series] = Arms(recorded={}, plans={}, pair_s=1.0)
+    pairs._take(decided(one), one, [one.series])
+    state = read_state(tmp_path)
+    assert state.open[0].alpha == 0
+    used = spent * (1 - math.exp(one.evidence))
+    assert state.allowed == pytest.approx(before - used)
+    again = pairs._with_alpha(replace(state.open[0], odds=5.0))
+    assert (again.counted_from, again.asked_odds, again.evidence) == (4, SUSPECT.odds, 0)
+    assert again.alpha > 0
+
+
+def test_a_suspect_that_is_forgotten_or_replaced_gives_its_error_back(tmp_path: Path) -> None:
+    kept = replace(SUSPECT, alpha=0.001, pairs=(0.1,))
+    write_state(tmp_path, SuspectState(open=(kept,), allowed=0.002))
+    forgotten = pairs_of_night(tmp_path, day=SUSPECT.seen_day + 8)
+    assert (forgotten.open, forgotten._pot.allowed) == ({}, pytest.approx(0.003))
+    pairs = pairs_of_night(tmp_path)
+    assert pairs._pot.allowed == pytest.approx(0.002)
+    assert pairs._merged(kept) == kept  # the same goes on
+    assert pairs._pot.allowed == pytest.approx(0.002)
+    other = replace(SUSPECT, direction="better", shift=-0.1)
+    assert pairs._merged(other) == other
+    assert pairs._pot.allowed == pytest.approx(0.003)
+
+
+def test_the_differences_of_pairs_are_kept_whatever_they_say(tmp_path: Path) -> None:
+    def record(cpu: str) -> SummaryRecord:
+        document = summary(version="1")
+        document["system_info"]["cpu_model"] = cpu
+        return record_of(document, tmp_path)
+
+    pairs = pairs_of_night(tmp_path)
+    one = replace(SUSPECT, alpha=1e-4)
+    pairs.open[one.series] = one
+    recorded: Recorded = {"a": record("AMD EPYC"), "b": record("AMD EPYC")}
+    pairs._arms[one.series] = Arms(recorded=recorded, plans={}, pair_s=1.0)
+    again = Pair(number=1, first="a", a=record("Xeon"), b=record("AMD EPYC"))
+    pairs._take(decided(one, again), one, [one.series])
     (difference,) = read_state(tmp_path).open[0].not_reconstructed
     assert difference.startswith("before: ")
     assert "Xeon" in difference
@@ -274,6 +320,8 @@ def test_a_refuted_suspect_is_asked_again_with_an_earlier_side(workspace: Path) 
         store.refresh()
         (one,) = watch_series(store.series(METHOD, "wall_time"))[0]
     (screened,) = screen([one], [0])
+    # As if the nights since it was refuted said nothing by themselves.
+    screened = replace(screened, found=replace(screened.found, odds_by_count=()))
     first = suspect_of(screened)
     assert first.before_day < first.first_day <= first.after_day
     refuted = replace(
@@ -281,12 +329,42 @@ def test_a_refuted_suspect_is_asked_again_with_an_earlier_side(workspace: Path) 
     )
     again = suspect_of(screened, refuted)
     assert again.before_day == first.before_day - 5
+    twice = suspect_of(screened, replace(refuted, before_day=again.before_day))
+    assert twice.before_day == first.before_day - 10
     assert merged(refuted, again) == again
     # The nights do not say much more than when it was refuted, or its pairs are for it.
     assert suspect_of(screened, replace(refuted, asked_odds=first.odds)) == first
     for_it = replace(refuted, pairs=(0.1,) * 4)
     assert suspect_of(screened, for_it) == first
     assert merged(for_it, first) == replace(for_it, seen_day=first.seen_day, odds=first.odds)
+
+
+def test_the_nights_since_a_refuted_question_raise_another_one(workspace: Path) -> None:
+    write(workspace / "output", *nights([1.0] * 40 + [1.12] * 3))
+    with open_store(parse_address("", workspace)) as store:
+        store.refresh()
+        (one,) = watch_series(store.series(METHOD, "wall_time"))[0]
+    (screened,) = screen([one], [0])
+    first = suspect_of(screened)
+    known = replace(first, after_day=first.first_day, asked_odds=first.odds, alpha=1e-4)
+    against, for_it = (replace(known, pairs=(sign * 0.1,) * 4) for sign in (-1, 1))
+    anew = suspect_of(screened, against)
+    assert anew.odds_since == pytest.approx(screened.found.odds_within(2))
+    assert 0.01 < anew.odds_since <= anew.odds
+    assert merged(against, anew) == anew
+    assert merged(for_it, anew).pairs == for_it.pairs
+    assert merged(against, replace(anew, odds_since=0.001)).pairs == against.pairs
+    newest = replace(against, after_day=first.after_day)  # no night since
+    assert suspect_of(screened, newest).odds_since == 0
+
+
+def test_a_suspect_that_got_its_error_anew_counts_the_pairs_from_there() -> None:
+    told = replace(SUSPECT, alpha=1e-4, pairs=(-0.1,) * 2 + (0.1,) * 16)
+    whole, anew = told, replace(told, counted_from=2)
+    assert whole.log_pairs == anew.log_pairs == pytest.approx(whole.evidence)
+    assert anew.evidence > whole.evidence + 5
+    assert (whole.is_proven, anew.is_proven) == (False, True)
+    assert not replace(anew, alpha=0.0).is_proven
 
 
 def watched_of(name: str, logs: Sequence[float], *, a_night: int = 1) -> WatchedSeries:

@@ -185,6 +185,17 @@ def test_what_pairs_made_sure_late_is_no_step_of_another_size_that_came_before(
     assert [len(one.changes) for one in after] == ([1] if is_known else [1, 1])
 
 
+def test_what_moved_with_the_machine_is_not_what_pairs_have_confirmed_that_night() -> None:
+    by_commits = replace(worse("a", status="confirmed"), ratio=1.04)
+    known = Ledger(incidents=(updated(None, by_commits),), next=2)
+    whole = worse("a", is_machine=True)
+    after = brought_up_to_date(known, [Sighting(change=whole)]).incidents
+    assert [one.is_machine for one in after] == [False, True]
+    as_large = replace(by_commits, ratio=1.09)
+    known = Ledger(incidents=(updated(None, as_large),), next=2)
+    assert len(brought_up_to_date(known, [Sighting(change=whole)]).incidents) == 1
+
+
 def test_two_steps_of_one_search_are_two_though_their_nights_overlap() -> None:
     first, second = worse("a"), worse("a", night=4)
     known = Ledger(incidents=(updated(None, first),), next=2)
@@ -268,6 +279,20 @@ def test_steps_of_a_drift_that_a_search_places_elsewhere_are_neither_kept_twice_
         assert one.told == len(one.changes) == len({own.night for own in one.changes})
     (one,) = brought_up_to_date(known, [Sighting(change=worse("b", drift=CREEP))]).incidents
     assert len(one.changes) == one.told + 1  # of another method it is
+
+
+def test_a_step_of_a_drift_that_is_found_no_more_takes_what_is_said_of_the_drift_now() -> None:
+    steps = [worse("a", drift=CREEP), worse("a", night=20, drift=replace(CREEP, ratio=1.4))]
+    known = brought_up_to_date(Ledger(), [Sighting(change=step) for step in steps])
+    assert [one.drift and one.drift.ratio for one in known.incidents] == [1.4]
+    now = replace(CREEP, end="2026-07-20", ratio=1.15)
+    (one,) = brought_up_to_date(known, [Sighting(change=worse("a", drift=now))]).incidents
+    assert [change.drift for change in one.changes] == [now, now]
+    other = replace(now, begin="2026-09-01", end="2026-09-20")  # another one, later
+    (one,) = brought_up_to_date(
+        known, [Sighting(change=worse("a", night=70, drift=other))]
+    ).incidents
+    assert one.changes[1].drift == steps[1].drift
 
 
 def test_a_change_that_turns_out_to_be_a_drift_leaves_the_steps() -> None:
