@@ -28,6 +28,7 @@ from typing import Any
 
 from overhead.processes import ROOT, MeasurementError, compile_modules, finish, perfrun
 from overhead.table import figure, ratios, spread
+from perfrun.run.allocator import RETAIN
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 PHASES = {"inference": 1, "training": 2}  # and their batch sizes
@@ -43,6 +44,7 @@ class Case:
     framework: str
     model: str
     phase: str
+    allocator: str = "default"  # of both sides
 
     @property
     def words(self) -> list[str]:
@@ -105,15 +107,17 @@ def _loop(case: Case, python: str, _workspace: Path, pinned: list[str]) -> Figur
     words = [f"--phase={case.phase}", f"--steps={case.steps}"]
     if case.framework != "jax":  # which takes its threads from the process's CPUs
         words.append("--threads=1")
-    done = finish([*pinned, python, str(loop), *case.words, *words])
+    kept = RETAIN if case.allocator == "retain" else {}
+    done = finish([*pinned, python, str(loop), *case.words, *words], variables=kept)
     return Figures(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def _perfrun(case: Case, python: str, workspace: Path, pinned: list[str]) -> Figures:
     method = f"benchmarks.{case.framework}.model.Model.{case.phase}"
     threads = [] if case.framework == "jax" else ["--intra_threads=1", "--inter_threads=1"]
+    flags = [f"--python={python}", f"--allocator={case.allocator}"]
     words = ["--", *case.words, f"--iterations={case.steps}", *threads]
-    run = perfrun(workspace, [method], f"--python={python}", *words, prefix=pinned)
+    run = perfrun(workspace, [method], *flags, *words, prefix=pinned)
     (document,) = run.summaries
     report = document["benchmark_result"]
     metrics = {metric["name"]: metric["value"] for metric in report["metrics"]}
@@ -146,8 +150,8 @@ def read(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def table(lines: Iterable[dict[str, Any]]) -> str:
-    """Return the results as Markdown, a row for each model, framework and phase."""
+def table(lines: Iterable[dict[str, Any]], allocator: str = "default") -> str:
+    """Return an allocator's results as Markdown, a row for each model, framework and phase."""
     pairs: dict[Case, list[dict[str, Any]]] = {}
     references: dict[tuple[str, str], float] = {}
     for line in lines:
@@ -155,12 +159,16 @@ def table(lines: Iterable[dict[str, Any]]) -> str:
             references[line["model"], line["phase"]] = line["counted"]
         else:
             pairs.setdefault(Case(**line["case"]), []).append(line)
+    cases = sorted(
+        (case for case in pairs if case.allocator == allocator),
+        key=lambda case: (case.model, case.framework, case.phase),
+    )
     head = (
         *("model", "framework", "phase", "pairs", "latency, ms", "of the loop's"),
         *("peak memory, MiB", "of the loop's", "parameters", "GFLOP an example", "of the count"),
     )
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for case in sorted(pairs, key=lambda case: (case.model, case.framework, case.phase)):
+    for case in cases:
         rows.append("| " + " | ".join(_cells(case, pairs[case], references)) + " |")
     return "\n".join(rows) + "\n"
 
@@ -191,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is not in the file yet, or print the table of it; return the exit status."""
     options = _parser().parse_args(argv)
     if options.show:
-        sys.stdout.write(table(read(options.show)))
+        sys.stdout.write(table(read(options.show), options.allocator))
         return 0
     pythons = dict(each.split("=", 1) for each in options.python)
     compile_modules()
@@ -233,7 +241,7 @@ def _missing(
 ) -> Iterator[Case]:
     """Yield each case as often as pairs of it are missing, a round of all cases at a time."""
     cases = [
-        Case(framework=framework, model=model, phase=phase)
+        Case(framework=framework, model=model, phase=phase, allocator=options.allocator)
         for framework in pythons
         for model in shipped_models(framework)
         for phase in options.phases
@@ -264,6 +272,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         *("--jobs",), type=int, default=1, choices=range(1, (os.cpu_count() or 1) + 1),
         help="cases at the same time, each on a CPU of its own (default 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        *("--allocator",), choices=("default", "retain"), default="default",
+        help="of both sides: glibc as it is, or one that keeps freed memory (default default)",
     )  # fmt: skip
     parser.add_argument("--count", action="store_true", help="count the references' FLOPs")
     parser.add_argument("--out", type=Path, default=Path("loops.jsonl"), metavar="FILE")

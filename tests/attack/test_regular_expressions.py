@@ -204,8 +204,12 @@ def not_only_anchored(place: str) -> bool:
     To try such a one from every place of a text would be what nobody does.
     """
     name, _, number = place.partition(":")
-    if not number:
-        return True
+    scanning = ("search", "sub", "subn", "split", "findall", "finditer")
+    if not number:  # a constant that is kept as a text
+        given = rf"\(\s*{re.escape(name.rpartition('.')[2])}\b"
+        scanned = re.search(rf"\b(?:{'|'.join(scanning)}){given}", whole_source())
+        matched = re.search(rf"\b(?:full)?match{given}", whole_source())
+        return scanned is not None or matched is None
     lines = PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text().splitlines()
     source = lines[int(number) - 1]
     if "re.compile" not in source:
@@ -213,7 +217,6 @@ def not_only_anchored(place: str) -> bool:
     constant = re.match(r"\s*(\w+)(?::[^=]*)? = re\.compile", source)
     if constant is None:
         return True
-    scanning = ("search", "sub", "subn", "split", "findall", "finditer")
     return any(f"{constant[1]}.{name}(" in whole_source() for name in scanning)
 
 

@@ -287,8 +287,9 @@ def _assert_probes_do_the_work_that_they_say(python: str, program: str) -> list[
     assert f": {best[0]}, " in found["by"]
     assert found["rate"] / GIGA == pytest.approx(float(best[2].split(",")[0].split()[0]), rel=1e-3)
     assert "retracing" not in done.stderr
-    # With a thread the inputs of the best five have 9 MB at most each; 33 to 46 were seen in all.
-    assert found["more"] < 100 * MEGABYTE
+    # With a thread the inputs of the best five have 9 MB at most each; 33 to 46 were seen in all,
+    # and 101 once on a machine that was half as fast.
+    assert found["more"] < 150 * MEGABYTE
     return [shapes for _kind, shapes, *_ in found["counts"]]
 
 

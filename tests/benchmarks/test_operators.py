@@ -27,7 +27,9 @@ for method, keywords in json.loads(sys.argv[2]).items():
     getattr(Operators(**keywords), method)()
 """
 LARGE = 3072  # a tensor of 36 MiB, which glibc by itself gives back whenever it is freed
-FEW_FAULTS = 1000  # a call; without kept memory, six results of 9,000 pages each
+# A call. Without kept memory it is six results of 9,000 pages each. A slow machine times five calls
+# only, and one result that is new in one of them makes 1,843.
+FEW_FAULTS = 5000
 SMALL: dict[str, dict[str, Any]] = {
     "matmul": {"size": 256, "iterations": 30},
     "conv2d": {"size": 14, "batch_size": 2},

@@ -70,3 +70,11 @@ def test_every_shipped_model_is_found_and_can_be_built_by_its_loop() -> None:
     loop = (ROOT / "overhead" / "loops" / "torch_loop.py").read_text(encoding="utf-8")
     for name in ("alexnet", "alexnet_owt", "overfeat", "deep_mnist", "acoustic_model"):
         assert f'"{name}": ' in loop
+
+
+def test_pairs_of_another_allocator_are_not_in_the_row() -> None:
+    kept = pair(0.020, 0.010)
+    kept["case"] = {**kept["case"], "allocator": "retain"}  # type: ignore[dict-item]
+    lines = [pair(0.010, 0.010), kept]
+    assert "| 1 | 10.00 | 1.000 (1.000..1.000) |" in table(lines)
+    assert "| 1 | 20.00 | 2.000 (2.000..2.000) |" in table(lines, "retain")
