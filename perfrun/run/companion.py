@@ -48,6 +48,7 @@ _MOST_FILES = 20_000
 _LEAST_S = 60.0  # that a companion has, where a trial has less: it imports the framework, too
 _HASHED = 4 * 1024 * 1024  # of a larger file the size and the time of its change count
 _HASHED_IN_ALL = 256 * 1024 * 1024
+_SEARCHES = 3  # in runs beside other load; then the highest peak is kept, for that load stays
 _TOO_LOW = 1.05  # times a kept peak: a model that did so much more shows that it is none
 # Variables by which libraries choose their kernels and threads.
 _DECIDING = re.compile(
@@ -124,7 +125,8 @@ class Companion:
                 work = found.get("work", work)
                 done = None if work is None else achieved(work, request.rate)
                 peak = _higher(found.get("peak"), peak)
-                self._keep(keys, {"work": work, "peak": peak}, wanted, files, done)
+                searches = _searches(kept["peak"]) + (keys["peak"] not in self.asked)
+                self._keep(keys, {"work": work, "peak": peak}, wanted, files, done, searches)
                 known = ""
         return work or Work(why_unknown=known), peak or Peak(why_unknown=known)
 
@@ -133,10 +135,11 @@ class Companion:
     ) -> bool:
         """Return True for a kept peak that another search may raise.
 
-        It was measured beside other load, in an earlier run; or it is below what the model did, of
-        which its search knew less.
+        It was measured beside other load, in few earlier runs; or it is below what the model did,
+        of which its search knew less.
         """
-        if entry.get("disturbed") is not False and key not in self.asked:
+        is_disturbed = entry.get("disturbed") is not False
+        if is_disturbed and key not in self.asked and _searches(entry) < _SEARCHES:
             return True
         done = None if work is None else achieved(work, rate)
         if done is None or peak.flops_per_second is None or done <= peak.flops_per_second:
@@ -265,6 +268,7 @@ class Companion:
         wanted: Sequence[str],
         files: Sequence[str],
         done: float | None,
+        searches: int,
     ) -> None:
         """Keep answers; a workspace that cannot be written costs the next run a process."""
         if len(files) > _MOST_FILES:
@@ -280,6 +284,7 @@ class Companion:
                 "figures": asdict(value),
                 "done": done,
                 "disturbed": self.disturbed,
+                "searches": searches,
                 "files": known,
             }
             with contextlib.suppress(OSError):
@@ -345,6 +350,12 @@ def fingerprint(path: Path, most_bytes: int = _HASHED) -> tuple[str | None, int]
 
 def _texts(said: object) -> list[str]:
     return [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
+
+
+def _searches(entry: Mapping[str, Any] | None) -> int:
+    """Return in how many runs a kept peak was searched for; 0 where none is kept."""
+    told = (entry or {}).get("searches")
+    return told if type(told) is int and told > 0 else int(entry is not None)
 
 
 def _higher(found: Peak | None, kept: Peak | None) -> Peak | None:
