@@ -61,6 +61,7 @@ _DECLARED = (
         synonyms=(("float", "float32"),),
         meaning="the type that the arithmetic is done in; the 16-bit ones by autocast",
     ),
+    Knob(name="learning_rate", kind="number", meaning="the rate of a step of training"),
     Knob(
         name="weight_decay",
         kind="number",

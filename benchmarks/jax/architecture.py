@@ -10,6 +10,7 @@ import sys
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models import architecture
 from benchmarks._support.models.architecture import Architecture
+from benchmarks._support.models.descent import Descent
 from benchmarks._support.models.spec import Shape
 from benchmarks.jax._support import arithmetic, placement, workload
 from benchmarks.jax._support.framework import jax
@@ -28,8 +29,12 @@ def describe(name: str, shape: Shape | None) -> Architecture:
         spec = network.spec
         inputs = workload.example_inputs(spec, network.shape, _EXAMPLES, 0)
         labels = (workload.example_labels(spec, inputs, 0),) if training else ()
-        make = workload.training if training else workload.forward
-        step = make(network, eager=False)
+        given = Descent(learning_rate=spec.learning_rate)
+        step = (
+            workload.training(network, given, eager=False)
+            if training
+            else workload.forward(network, eager=False)
+        )
         if not training:
             output = jax.eval_shape(step.function, step.state, inputs)
         works.append(

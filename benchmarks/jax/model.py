@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks._support.knobs import Settings
+from benchmarks._support.models import descent
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described
@@ -147,9 +148,8 @@ class Model(Methods):
                 if way.training:
                     arguments += (workload.example_labels(network.spec, inputs, seed),)
             eager = mode == EAGER
-            decay = self.settings.value("weight_decay", 0.0)
             step = (
-                workload.training(network, eager=eager, weight_decay=decay)
+                workload.training(network, descent.of(network.spec, self.settings), eager=eager)
                 if way.training
                 else workload.forward(network, eager=eager)
             )

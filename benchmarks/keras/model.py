@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks._support.knobs import Settings
+from benchmarks._support.models import descent, keras_model
 from benchmarks._support.models import job as jobs
-from benchmarks._support.models import keras_model
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.keras_model import Network, scales_pixels
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # imported where there is a data set
     from benchmarks._support.datasets.threaded import Loader
 
 __all__ = ["KNOBS", "Job", "Model"]
-LEARNING_RATE, MOMENTUM = 0.01, 0.9
 
 
 def _backend_class() -> type[Backend]:
@@ -163,9 +162,10 @@ class Model(Methods):
                 arrays = _examples(network, batch_size, seed)[: 1 + way.training]
                 arguments = tuple(backend.array(each) for each in arrays)
             if way.training:
-                optimizer = keras.optimizers.SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM)
+                given = descent.of(spec, self.settings)
+                optimizer = keras.optimizers.SGD(given.learning_rate, given.momentum)
                 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-                decay = self.settings.value("weight_decay", 0.0)
+                decay = given.weight_decay
                 step = backend.training(network.model, optimizer, loss, mode, weight_decay=decay)
             else:
                 step = backend.forward(network.model, mode)

@@ -10,6 +10,7 @@ import sys
 
 from benchmarks._support.models import architecture
 from benchmarks._support.models.architecture import Architecture
+from benchmarks._support.models.descent import Descent
 from benchmarks._support.models.spec import Shape
 from benchmarks.tensorflow import catalogue
 from benchmarks.tensorflow._support import arithmetic, workload
@@ -28,8 +29,10 @@ def describe(name: str, shape: Shape | None) -> Architecture:
     inference = arithmetic.count(
         tf.function(workload.forward(model)), (inputs,), batch_size=1, training=False
     )
+    given = Descent(learning_rate=spec.learning_rate)
+    optimizer = workload.optimizer_of(model, given, half=False)
     training = arithmetic.count(
-        tf.function(workload.training(model, spec, half=False)),
+        tf.function(workload.training(model, spec, optimizer, half=False)),
         (inputs, labels),
         batch_size=1,
         training=True,

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks._support.datasets.ingesting import MODEL, Ingesting
 from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.models import descent
 from benchmarks._support.models.keras_model import Network
 from benchmarks._support.models.loss_scale import LossScaler
 from benchmarks.tensorflow._support import placement, workload
@@ -41,15 +42,15 @@ class Ingestion(Ingesting):
             return tf.function(lambda images, labels: forward(images))  # noqa: ARG005
         half = network.dtype == "float16"
         with self._place.scope():
-            step = workload.training(
-                network.model, network.spec, half=half, optimizer=self._optimizer
-            )
+            step = workload.training(network.model, network.spec, self._optimizer, half=half)
         return tf.function(step)
 
     @functools.cached_property
     def _optimizer(self) -> Any:
         with self._place.scope():
-            return workload.optimizer_of(self._network.model, half=self._network.dtype == "float16")
+            network = self._network
+            given = descent.of(network.spec, self.settings)
+            return workload.optimizer_of(network.model, given, half=network.dtype == "float16")
 
     @functools.cached_property
     def _scaler(self) -> LossScaler:

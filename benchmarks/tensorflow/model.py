@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks._support.knobs import TENSORFLOW_COMPILE, Settings
+from benchmarks._support.models import descent
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.keras_model import Network
@@ -130,11 +131,11 @@ class Model(Methods):
             loss_scaler = None
             plain: Callable[..., Any] = workload.forward(model)
             if way.training:
-                optimizer = workload.optimizer_of(model, half=half)
+                given = descent.of(spec, self.settings)
+                optimizer = workload.optimizer_of(model, given, half=half)
                 loss_scaler = workload.LossScaler(optimizer) if half else None
-                decay = self.settings.value("weight_decay", 0.0)
                 plain = workload.training(
-                    model, spec, half=half, optimizer=optimizer, weight_decay=decay
+                    model, spec, optimizer, half=half, weight_decay=given.weight_decay
                 )
             step = workload.as_run(plain, chosen)
         return Job(

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks._support.datasets.ingesting import KNOBS, MODEL, Ingesting
 from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.models import descent
 from benchmarks._support.models.loss_scale import LossScaler
 from benchmarks.torch import catalogue
 from benchmarks.torch._support import execution
@@ -39,7 +40,7 @@ class Ingestion(Ingesting):
 
     @functools.cached_property
     def _training(self) -> Training:
-        return Training(self._network, self._how)
+        return Training(self._network, self._how, descent.of(self._network.spec, self.settings))
 
     def _loss_scaler(self) -> LossScaler | None:
         is_training = not self.settings.value("forward_only", False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks._support.knobs import Settings
+from benchmarks._support.models import descent, methods
 from benchmarks._support.models import job as jobs
-from benchmarks._support.models import methods
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, Methods, Way, described, only_for
 from benchmarks.torch._support import execution
@@ -119,8 +119,7 @@ class Model(Methods):
             arguments = (inputs, example_labels(spec, inputs)) if way.training else (inputs,)
         trained = None
         if way.training:
-            decay = self.settings.value("weight_decay", 0.0)
-            trained = Training(network, how, weight_decay=decay)
+            trained = Training(network, how, descent.of(spec, self.settings))
         return Job(
             network=network,
             how=how,

@@ -171,3 +171,39 @@ def test_a_step_is_traced_once_counted_as_in_pytorch_and_gives_its_state_away(
     assert found["updated"] == [1, True]
     assert found["scan"] == 3 * 2 * 4**3
     assert "runs until a condition holds" in found["while"]
+
+
+# How much is compiled to make a network and its optimiser's state, here or in the loop by hand.
+COMPILED = """
+import sys
+import jax
+from flax import nnx
+
+count = 0
+
+def note(event, duration, **more):
+    global count
+    count += event == "/jax/core/compile/backend_compile_duration"
+
+jax.monitoring.register_event_duration_secs_listener(note)
+if sys.argv[1] == "ours":
+    from benchmarks.jax.model import Model
+
+    Model(model="mobilenet_v2", input_shape="3x64x64").job(training=True, batch_size=2)
+else:
+    from overhead.loops import jax_loop
+
+    spec, shape, model = jax_loop.built("mobilenet_v2", 64)
+    model.train()
+    graph, *state = nnx.split(model, nnx.Param, ...)
+    weights, rest = jax.tree.map(jax_loop.on_device, state)
+    jax_loop.trainer(spec, graph, weights, rest, jax_loop.example(spec, shape, 2))
+print(count)
+"""
+
+
+@pytest.mark.jax
+def test_a_network_and_its_optimiser_compile_what_a_loop_by_hand_does(jax_python: str) -> None:
+    ours, by_hand = (int(run_code(jax_python, COMPILED, side)) for side in ("ours", "loop"))
+    assert by_hand > 50, "a kind of zeros for each size of a layer, at least"
+    assert ours <= by_hand + 3, "each one more takes memory that is there until the trial's end"

@@ -13,7 +13,7 @@ from shipped_run import ROOT
 PROGRAM = """
 import json, sys
 import numpy as np
-from benchmarks.keras.model import LEARNING_RATE, Model, keras
+from benchmarks.keras.model import Model, keras
 
 said, jobs = {}, {}
 for way in ("inference", "training"):
@@ -36,7 +36,7 @@ if "jax" in sys.modules:  # built and counted alike on each backend, so one will
     said["images"] = [pixels.work().flops_per_example, pixels.network.parameter_counts()[1]]
 # Of one step with momentum: what weight decay adds to the gradients moves the weights at once.
 def moved(decay):
-    model = Model(model="sensor_net", compile="eager", weight_decay=decay)
+    model = Model(model="sensor_net", compile="eager", weight_decay=decay, learning_rate=0.02)
     job = model.job(training=True, batch_size=2)
     weights = job.network.model.trainable_variables
     before = as_array(weights[0])
@@ -49,7 +49,7 @@ def as_array(weight):
     return np.array(keras.ops.convert_to_numpy(weight))
 
 (before, plain), (_, with_decay) = moved(0), moved(0.5)
-error = with_decay - (plain - LEARNING_RATE * 0.5 * before)
+error = with_decay - (plain - 0.02 * 0.5 * before)
 said["decay"] = [float(abs(values).max()) for values in (error, plain, plain - with_decay)]
 try:
     Model(model="sensor_net").training_float16()

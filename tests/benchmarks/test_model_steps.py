@@ -23,7 +23,7 @@ from dataclasses import replace
 
 framework, folder = sys.argv[1:]
 Model = importlib.import_module(f"benchmarks.{framework}.model").Model
-NET = {"model": "sensor_net", "batch_size": 1, "output_dir": folder}
+NET = {"model": "sensor_net", "batch_size": 1, "output_dir": folder, "learning_rate": 0.01}
 HALF = {**NET, "dtype": "float16"}
 found = {}
 
@@ -46,6 +46,12 @@ for name, keywords in (("float32", NET), ("float16", HALF)):
             seen.append(first_weights(job))
     shares = [(now / seen[0])[abs(seen[0]) > 1e-3] for now in seen]
     found["decay_" + name] = [[float(one.min()), float(one.max())] for one in shares]
+
+    job = replace(Model(**{**keywords, "learning_rate": 0}).job(training=True), loss_scaler=None)
+    before = first_weights(job)
+    with job.scope():
+        job.run()
+    found["still_" + name] = bool((first_weights(job) == before).all())
 
 
 class Loud(Model):
@@ -152,6 +158,11 @@ def test_weight_decay_is_part_of_the_gradient_and_of_the_momentum(
         assert [least, most] == pytest.approx([weight, weight], rel=1e-5)
         velocity = 0.9 * velocity + 0.25 * weight
         weight -= 0.01 * velocity
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_learning_rate_of_zero_changes_no_weight(steps: dict[str, Any], dtype: str) -> None:
+    assert steps[f"still_{dtype}"]
 
 
 def test_five_timed_steps_in_float16_are_five_updates(steps: dict[str, Any]) -> None:

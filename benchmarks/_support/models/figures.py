@@ -41,7 +41,10 @@ def metrics_of(values: Mapping[str, float | None]) -> list[Metric]:
 def final_loss(loss: float) -> list[Metric]:
     """Return the loss of the last step; RuntimeError when it is not a finite number."""
     if not math.isfinite(loss):
-        raise RuntimeError(f"the loss became {loss}; these steps trained nothing")
+        raise RuntimeError(
+            f"the loss became {loss}; these steps trained nothing; "
+            "a smaller `learning_rate` may keep it finite"
+        )
     return metrics_of({"final_loss": loss})
 
 

@@ -18,7 +18,7 @@ from benchmarks._support.datasets.feeding import Feed
 from benchmarks._support.knobs import Configured
 from benchmarks._support.largest_batch import search
 from benchmarks._support.largest_batch.search import BatchSearch
-from benchmarks._support.models import batches, figures
+from benchmarks._support.models import batches, descent, figures
 from benchmarks._support.models.figures import Metric
 from benchmarks._support.models.job import COUNTED_BATCH, Job, Loader, Transfers
 from benchmarks._support.models.spec import spelt
@@ -164,12 +164,14 @@ BATCH_SIZES = (1, 8)  # inference, training
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-    *("input_shape", "batch_sizes", "weight_decay", *search.KNOBS, *feeding.KNOBS),
+    *("input_shape", "batch_sizes", "learning_rate", "weight_decay"),
+    *(*search.KNOBS, *feeding.KNOBS),
 )
 
 # Knobs that change neither a model's arithmetic nor its device's.
 _UNCOUNTED = (
-    *("iterations", "warmup", "data", "seed", "forward_only", "batch_sizes", "weight_decay"),
+    *("iterations", "warmup", "data", "seed", "forward_only", "batch_sizes"),
+    *("learning_rate", "weight_decay"),
     *feeding.KNOBS,
 )
 
@@ -392,9 +394,13 @@ class Methods(BatchSearch, ABC):
             "data": feeding.place(self.settings, ON_DEVICE),
             **feeding.unused(self.settings),
             "warmup": self._warmup() or "found",
-            **({"weight_decay": self.settings.value("weight_decay", 0.0)} if job.training else {}),
+            **(self._training_facts(job) if job.training else {}),
             **job.facts(),
         }
+
+    def _training_facts(self, job: Job) -> dict[str, Any]:
+        given = descent.of(job.network.spec, self.settings)
+        return {"learning_rate": given.learning_rate, "weight_decay": given.weight_decay}
 
 
 def only_for(name: str, value: object, fixed: object) -> SetupError:

@@ -17,6 +17,12 @@ def known_value(name: str, value: float, reference: float) -> dict[str, Any]:
 
 Shape = tuple[int, ...]
 
+LEARNING_RATE, SMALL_LEARNING_RATE = 0.01, 0.0001
+# Families without normalisation: with a small batch, 0.01 makes the loss of the first two grow
+# until it is NaN. The dense nets know their batch by heart after 30 steps: the loss is 0, what is
+# left of gradients and momentum is subnormal, and a step on a CPU takes two to four times as long.
+_UNNORMALISED = ("vgg", "squeezenet", "deep_mnist", "acoustic_model", "sensor_net")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
@@ -31,6 +37,13 @@ class ModelSpec:
     target: Literal["class", "next_token", "none"] = "class"  # what training compares with
     parameters: int | None = None  # published, all; holds for `input_shape`
     trainable_parameters: int | None = None  # published, trainable; holds for `input_shape`
+
+    @property
+    def learning_rate(self) -> float:
+        """Return the rate of training's steps, with which the loss stays finite."""
+        name = self.name.rpartition(":")[2].lower()
+        small = name.startswith(_UNNORMALISED) and "_bn" not in name
+        return SMALL_LEARNING_RATE if small else LEARNING_RATE
 
     def shape_for(self, shape: Shape | None) -> Shape:
         """Return the shape, or the model's own for None; SetupError for another kind of input."""

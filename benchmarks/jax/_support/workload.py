@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._support.models import loss_scale
+from benchmarks._support.models.descent import Descent
 from benchmarks._support.models.loss_scale import LossScale
 from benchmarks._support.models.spec import Built, ModelSpec, Shape
 from benchmarks.jax._support.flax_library import nnx, optax
@@ -24,7 +25,6 @@ from benchmarks.jax.catalogue import find
 from perfrun import SetupError
 
 jnp = jax.numpy
-LEARNING_RATE, MOMENTUM = 0.01, 0.9
 FIRST_SCALE = 2.0**15  # of the loss in float16; that of Keras' scaler
 
 
@@ -63,7 +63,9 @@ def build(
     shape = spec.shape_for(shape)
     began = time.perf_counter()
     try:
-        model = spec.build(shape)(Layers(dtype, seed))
+        # In the same scope as the optimiser's state: JAX compiles the making of zeros for each one.
+        with placement.scope():
+            model = spec.build(shape)(Layers(dtype, seed))
     except (TypeError, ValueError, ZeroDivisionError) as error:
         if isinstance(error, SetupError):
             raise
@@ -126,15 +128,16 @@ def forward(network: Network, *, eager: bool) -> Step:
     return Step(function, (network.weights, network.rest), changes=False, eager=eager)
 
 
-def training(network: Network, *, eager: bool, weight_decay: float = 0.0) -> Step:
+def training(network: Network, descent: Descent, *, eager: bool) -> Step:
     """Return a step of stochastic gradient descent with momentum, which gives the loss.
 
     Its state, weights and momentum included, is given to the device and replaced by the next one.
     The loss of float16 is scaled: a step whose gradients overflow updates nothing and halves the
     scale.
     """
-    descent = optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
-    optimizer = optax.chain(optax.add_decayed_weights(weight_decay), descent)
+    optimizer = optax.sgd(descent.learning_rate, momentum=descent.momentum)
+    if descent.weight_decay:  # XLA would compute the products with zero, too
+        optimizer = optax.chain(optax.add_decayed_weights(descent.weight_decay), optimizer)
     half = network.dtype == "float16"
     state = {
         "weights": network.weights,

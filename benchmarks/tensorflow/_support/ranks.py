@@ -166,6 +166,7 @@ def _timed_ns(step: Callable[[], float]) -> int:
 def _prepared(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any]]:
     """Return a step of the model, warmed up; it returns the loss, so that its work is done."""
     from benchmarks._support.models import keras_model
+    from benchmarks._support.models.descent import Descent
     from benchmarks.tensorflow import catalogue
     from benchmarks.tensorflow._support import workload
     from benchmarks.tensorflow._support.framework import tf
@@ -177,8 +178,9 @@ def _prepared(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any
     tf.keras.utils.set_random_seed(order["seed"])
     with strategy.scope(), keras_model.precision(tf.keras, order["dtype"]):
         model = spec.build(tuple(order["input_shape"] or spec.input_shape))
-        optimizer = tf.keras.optimizers.SGD(workload.LEARNING_RATE, workload.MOMENTUM)
-        optimizer.build(model.trainable_variables)
+        optimizer = workload.optimizer_of(
+            model, Descent(learning_rate=spec.learning_rate), half=False
+        )
     tf.random.set_seed(order["seed"] + order["index"])  # every rank has examples of its own
     inputs = workload.example_inputs(spec, model, order["batch_size"])
     labels = workload.example_labels(spec, inputs)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks._support.models import keras_model, loss_scale
+from benchmarks._support.models.descent import Descent
 from benchmarks._support.models.keras_model import Network, scales_pixels
 from benchmarks._support.models.loss_scale import LossScale
 from benchmarks._support.models.spec import ModelSpec, Shape
@@ -28,9 +29,6 @@ def build(
         return keras_model.build(tf.keras, spec, shape, dtype=dtype, seed=seed)
 
 
-LEARNING_RATE, MOMENTUM = 0.01, 0.9
-
-
 def as_run(function: Callable[..., Any], mode: str) -> Any:
     """Return the function as it is (`eager`), as a graph, or compiled whole by XLA (`xla`)."""
     return function if mode == "eager" else tf.function(function, jit_compile=mode == "xla")
@@ -41,13 +39,13 @@ def forward(model: Any) -> Callable[[Any], Any]:
     return lambda inputs: model(inputs, training=False)
 
 
-def optimizer_of(model: Any, *, half: bool) -> Any:
+def optimizer_of(model: Any, descent: Descent, *, half: bool) -> Any:
     """Return the optimizer of a model's weights, stochastic gradient descent with momentum.
 
     With `half`, it scales the loss, because the range of float16 is small: then a `LossScaler` of
     it must settle before steps are timed.
     """
-    optimizer = tf.keras.optimizers.SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM)
+    optimizer = tf.keras.optimizers.SGD(descent.learning_rate, descent.momentum)
     if half:
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
             optimizer, dynamic_growth_steps=loss_scale.NEVER
@@ -57,14 +55,13 @@ def optimizer_of(model: Any, *, half: bool) -> Any:
 
 
 def training(
-    model: Any, spec: ModelSpec, *, half: bool, optimizer: Any = None, weight_decay: float = 0.0
+    model: Any, spec: ModelSpec, optimizer: Any, *, half: bool, weight_decay: float = 0.0
 ) -> Callable[[Any, Any], Any]:
     """Return a step of gradient descent on (inputs, labels), which returns the loss.
 
     `weight_decay` is the factor of the weights that is added to their gradients, as in PyTorch.
     (Keras' own setting of this name takes from the weights, past the momentum.)
     """
-    optimizer = optimizer or optimizer_of(model, half=half)
 
     def step(inputs: Any, labels: Any) -> Any:
         weights = model.trainable_variables

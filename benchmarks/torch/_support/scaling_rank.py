@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks._support import child
 from benchmarks._support.knobs import Settings
+from benchmarks._support.models.descent import Descent
 from benchmarks.torch import catalogue
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.execution import EAGER, Execution
@@ -143,7 +144,8 @@ class _Rank:
         size = order["batch_sizes"][str(level)]
         trained = None
         if is_training:
-            trained = Training(network, how, weight_decay=order["weight_decay"])
+            rate, decay = network.spec.learning_rate, order["weight_decay"]
+            trained = Training(network, how, Descent(learning_rate=rate, weight_decay=decay))
         step = trained or Forward(network, how)
         work = _Work(
             network=network,

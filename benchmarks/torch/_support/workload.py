@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks._support.models import loss_scale
+from benchmarks._support.models.descent import Descent
 from benchmarks._support.models.loss_scale import LossScale
 from benchmarks._support.models.spec import Built, ModelSpec, Shape
 from benchmarks.torch._support.execution import Execution
 from benchmarks.torch._support.framework import torch
 from perfrun import SetupError
 
-LEARNING_RATE, MOMENTUM = 0.01, 0.9
 _FEW = 10_000  # numbers of an output that are looked at one by one
 _AUXILIARY = 0.4  # weight of an auxiliary classifier's loss, as in torchvision's training script
 
@@ -116,21 +116,18 @@ def _is_finite(tensor: Any) -> bool:
 class Training:
     """A step of training: `step(inputs, labels)` is forward, loss, backward and update.
 
-    It is stochastic gradient descent with momentum. `weight_decay` is the factor of the weights
-    that is added to their gradients. The loss of float16 is scaled, because its range is small:
-    then `loss_scaler` is there, and must settle before steps are timed.
+    It is stochastic gradient descent with momentum. The loss of float16 is scaled, because its
+    range is small: then `loss_scaler` is there, and must settle before steps are timed.
     """
 
-    def __init__(
-        self, network: Network, execution: Execution, *, weight_decay: float = 0.0
-    ) -> None:
+    def __init__(self, network: Network, execution: Execution, descent: Descent) -> None:
         self._network = network
         self._execution = execution
         self._optimizer = torch.optim.SGD(
             network.module.parameters(),
-            lr=LEARNING_RATE,
-            momentum=MOMENTUM,
-            weight_decay=weight_decay,
+            lr=descent.learning_rate,
+            momentum=descent.momentum,
+            weight_decay=descent.weight_decay,
         )
         half = execution.dtype == "float16"
         self._scaler = torch.amp.GradScaler(
