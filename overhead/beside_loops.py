@@ -1,12 +1,16 @@
 """Hold the figures of every shipped model against a loop written by hand, in pairs.
 
-    python -m overhead.beside_loops --python=torch=FILE --python=tensorflow=FILE --out=loops.jsonl
-    python -m overhead.beside_loops --show=loops.jsonl
+    python -m overhead.beside_loops --python=torch=FILE --python=tensorflow=FILE
+    python -m overhead.beside_loops --show
 
 A pair is one process of `overhead/loops/` and one trial of perfrun, in random order, with equal
-settings and the same CPU. Each pair is appended to the file as one JSON line, so a measurement
-that was interrupted goes on where it stopped. The FLOPs are held against PyTorch's own counter: it
-is the reference for the same architecture in the other frameworks, too.
+settings and the same CPU. Each pair is appended to `overhead/loops/pairs.jsonl` as one JSON line,
+so a measurement that was interrupted goes on where it stopped, in another session, too. The FLOPs
+are held against PyTorch's own counter: it is the reference for the same architecture in the other
+frameworks, too.
+
+JAX compiles into a cache on disk before its pairs, both sides alike. Else the compiler decides the
+peak memory of small models, and most of the time goes into it.
 """
 
 from __future__ import annotations
@@ -14,13 +18,17 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import os
 import random
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from threading import Lock
@@ -28,13 +36,37 @@ from typing import Any
 
 from overhead.processes import ROOT, MeasurementError, compile_modules, finish, perfrun
 from overhead.table import figure, ratios, spread
-from perfrun.run.allocator import RETAIN
+from perfrun.run.allocator import PACKAGES, PRELOAD, RETAIN
+from perfrun.worker.allocator import find_library
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 PHASES = {"inference": 1, "training": 2}  # and their batch sizes
-WARMUP, STEPS = 2, 7
-BRIEF = ("sensor_net", "deep_mnist", "acoustic_model")  # whose steps take milliseconds: ...
-BRIEF_WARMUP, BRIEF_STEPS = 20, 100  # ... more of them make a median
+PAIRS = ROOT / "overhead" / "loops" / "pairs.jsonl"
+# Untimed steps after the first one, and timed ones. Steps of BRIEF models take milliseconds, so
+# more of them make a median; those of SLOW ones take seconds.
+BRIEF = ("sensor_net", "deep_mnist", "acoustic_model")
+SLOW = (
+    *("bert_large", "gpt2", "gpt2_medium", "vit_b_16", "vit_l_16", "vgg11", "vgg13", "vgg16"),
+    *("vgg19", "overfeat", "resnet152", "efficientnet_b5", "efficientnet_b6", "efficientnet_b7"),
+)
+# The sides of training images, and the tokens of training texts, where a step with the model's
+# own would take minutes in one framework at least. Their parameters do not depend on them.
+SMALLER = {
+    **{f"efficientnet_b{number}": 64 for number in range(1, 8)},
+    "bert_large": 32,
+    "gpt2_medium": 32,
+}
+# Beside glibc's, two processes of one loop differ: in peak memory by up to 15 %, since its limits
+# move with what was freed, and in latency, since what it gives back is faulted in again.
+ALLOCATOR = "tcmalloc"
+# Each large block has pages of its own, so no hole between others decides the peak; but all are
+# faulted in again in each step.
+MAPPED, MAPS = "mapped", {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(128 * 2**10)}
+LIBRARIES = tuple(PACKAGES)
+TEXTS = ("bert_large", "gpt2_medium")  # of SMALLER
+SIDES = ("perfrun", "loop")
+BOUNDS = {"peak_rss_bytes": 0.02, "median_s": 0.05}  # of a ratio to the loop's
+ENOUGH = 5  # pairs, whose range holds the true median with a probability of 94 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,19 +76,21 @@ class Case:
     framework: str
     model: str
     phase: str
-    allocator: str = "default"  # of both sides
+    allocator: str = ALLOCATOR  # of both sides
 
     @property
-    def words(self) -> list[str]:
-        """The settings that both sides have, as flags of the loops."""
-        batch = PHASES[self.phase]
-        warmup = BRIEF_WARMUP if self.model in BRIEF else WARMUP
-        return [f"--model={self.model}", f"--batch_size={batch}", f"--warmup={warmup}"]
+    def steps(self) -> tuple[int, int]:
+        """The untimed steps after the first one, and the timed ones."""
+        if self.model in BRIEF:
+            return 20, 100
+        if self.model in SLOW:
+            return 0, 2
+        return (1, 7) if self.phase == "inference" else (1, 3)
 
     @property
-    def steps(self) -> int:
-        """The number of timed steps."""
-        return BRIEF_STEPS if self.model in BRIEF else STEPS
+    def size(self) -> int | None:
+        """The side of an image or the number of tokens; None: the model's own."""
+        return SMALLER.get(self.model) if self.phase == "training" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +110,9 @@ class Pair:
     case: Case
     perfrun: Figures
     loop: Figures
+    machine: str = ""  # its processor and the number of them
+    day: str = ""
+    seconds: float | None = None  # that the pair took
 
 
 def shipped_models(framework: str) -> tuple[str, ...]:
@@ -98,26 +135,93 @@ def measure(case: Case, python: str, workspace: Path, cpu: int | None) -> Pair:
     sides = {"perfrun": _perfrun, "loop": _loop}
     names = list(sides)
     random.shuffle(names)
-    found = {name: sides[name](case, python, workspace, pinned) for name in names}
-    return Pair(case=case, perfrun=found["perfrun"], loop=found["loop"])
+    variables: dict[str, str] = {}
+    if case.framework == "jax":
+        cache = workspace / "compiled"
+        variables = {
+            "JAX_COMPILATION_CACHE_DIR": str(cache),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        mark = cache / f"{case.model} {case.phase} is here"
+        if not mark.exists():
+            for name in names:
+                sides[name](case, python, workspace, pinned, variables, steps=(0, 1))
+            mark.touch()
+    began = time.monotonic()
+    found = {
+        name: sides[name](case, python, workspace, pinned, variables, case.steps) for name in names
+    }
+    return Pair(
+        case=case,
+        perfrun=found["perfrun"],
+        loop=found["loop"],
+        machine=machine(),
+        day=datetime.now(timezone.utc).date().isoformat(),
+        seconds=round(time.monotonic() - began, 1),
+    )
 
 
-def _loop(case: Case, python: str, _workspace: Path, pinned: list[str]) -> Figures:
+def machine() -> str:
+    """Return the model of the processor and the number of them."""
+    facts = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.partition(":")[2].strip() for line in facts if line.startswith("model name")]
+    return f"{models[0] if models else 'unknown processor'}, {os.cpu_count()} CPUs"
+
+
+def _loop(
+    case: Case,
+    python: str,
+    _workspace: Path,
+    pinned: list[str],
+    variables: dict[str, str],
+    steps: tuple[int, int],
+) -> Figures:
     loop = ROOT / "overhead" / "loops" / f"{case.framework}_loop.py"
-    words = [f"--phase={case.phase}", f"--steps={case.steps}"]
+    warmup, timed = steps
+    words = [f"--model={case.model}", f"--phase={case.phase}", f"--steps={timed}"]
+    words += [f"--batch_size={PHASES[case.phase]}", f"--warmup={warmup}"]
+    if case.size is not None:
+        words.append(f"--size={case.size}")
     if case.framework != "jax":  # which takes its threads from the process's CPUs
         words.append("--threads=1")
-    kept = RETAIN if case.allocator == "retain" else {}
-    done = finish([*pinned, python, str(loop), *case.words, *words], variables=kept)
+    chosen = {**variables, **_allocator(case.allocator)}
+    done = finish([*pinned, python, str(loop), *words], variables=chosen)
     return Figures(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _perfrun(case: Case, python: str, workspace: Path, pinned: list[str]) -> Figures:
+def _allocator(name: str) -> dict[str, str]:
+    """Return the variables by which a loop gets an allocator; perfrun has a flag for most."""
+    if name not in LIBRARIES:
+        return {"retain": RETAIN, MAPPED: MAPS}.get(name, {})
+    library = find_library(name)
+    if library is None:
+        raise MeasurementError(f"there is no library of {name}: install {PACKAGES[name]}")
+    return {PRELOAD: library}
+
+
+def _perfrun(
+    case: Case,
+    python: str,
+    workspace: Path,
+    pinned: list[str],
+    variables: dict[str, str],
+    steps: tuple[int, int],
+) -> Figures:
     method = f"benchmarks.{case.framework}.model.Model.{case.phase}"
-    threads = [] if case.framework == "jax" else ["--intra_threads=1", "--inter_threads=1"]
+    warmup, timed = steps
+    # Not as flags after `--`: a process of its own would import the framework to check them.
+    knobs: dict[str, Any] = {"model": case.model, "batch_size": PHASES[case.phase]}
+    knobs |= {"warmup": warmup, "iterations": timed}
+    if case.size is not None:
+        side = str(case.size)
+        knobs["input_shape"] = side if case.model in TEXTS else f"3x{side}x{side}"
+    if case.framework != "jax":
+        knobs |= {"intra_threads": 1, "inter_threads": 1}
     flags = [f"--python={python}", f"--allocator={case.allocator}"]
-    words = ["--", *case.words, f"--iterations={case.steps}", *threads]
-    run = perfrun(workspace, [method], *flags, *words, prefix=pinned)
+    if case.allocator == MAPPED:
+        flags = [f"--python={python}", *(f"--env={name}={value}" for name, value in MAPS.items())]
+    flags.append(f"--perfzero_constructor_args={json.dumps(knobs)}")
+    run = perfrun(workspace, [method], *flags, prefix=pinned, variables=variables)
     (document,) = run.summaries
     report = document["benchmark_result"]
     metrics = {metric["name"]: metric["value"] for metric in report["metrics"]}
@@ -132,8 +236,12 @@ def _perfrun(case: Case, python: str, workspace: Path, pinned: list[str]) -> Fig
 def counted(model: str, phase: str, python: str) -> float | None:
     """Return PyTorch's own count of an example's FLOPs; None for a model PyTorch cannot build."""
     loop = ROOT / "overhead" / "loops" / "torch_loop.py"
+    words = [f"--model={model}", f"--phase={phase}", "--count"]
+    size = Case(framework="torch", model=model, phase=phase).size
+    if size is not None:
+        words.append(f"--size={size}")
     try:
-        done = finish([python, str(loop), f"--model={model}", f"--phase={phase}", "--count"])
+        done = finish([python, str(loop), *words])
     except MeasurementError:
         return None
     return float(json.loads(done.stdout.splitlines()[-1])["flops_per_example"])
@@ -150,27 +258,53 @@ def read(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def table(lines: Iterable[dict[str, Any]], allocator: str = "default") -> str:
+def table(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
     """Return an allocator's results as Markdown, a row for each model, framework and phase."""
-    pairs: dict[Case, list[dict[str, Any]]] = {}
-    references: dict[tuple[str, str], float] = {}
-    for line in lines:
-        if "counted" in line:
-            references[line["model"], line["phase"]] = line["counted"]
-        else:
-            pairs.setdefault(Case(**line["case"]), []).append(line)
-    cases = sorted(
-        (case for case in pairs if case.allocator == allocator),
-        key=lambda case: (case.model, case.framework, case.phase),
-    )
+    lines = list(lines)
+    references = {
+        (line["model"], line["phase"]): line["counted"] for line in lines if "counted" in line
+    }
     head = (
         *("model", "framework", "phase", "pairs", "latency, ms", "of the loop's"),
         *("peak memory, MiB", "of the loop's", "parameters", "GFLOP an example", "of the count"),
     )
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for case in cases:
-        rows.append("| " + " | ".join(_cells(case, pairs[case], references)) + " |")
+    for case, pairs in _by_case(lines, allocator).items():
+        rows.append("| " + " | ".join(_cells(case, pairs, references)) + " |")
     return "\n".join(rows) + "\n"
+
+
+def _by_case(lines: Iterable[dict[str, Any]], allocator: str) -> dict[Case, list[dict[str, Any]]]:
+    pairs: dict[Case, list[dict[str, Any]]] = {}
+    for line in lines:
+        if "case" in line and line["case"]["allocator"] == allocator:
+            pairs.setdefault(Case(**line["case"]), []).append(line)
+    order = sorted(pairs, key=lambda case: (case.model, case.framework, case.phase))
+    return {case: pairs[case] for case in order}
+
+
+def summary(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
+    """Say how many rows keep to the bounds, and name those whose pairs are all outside of one.
+
+    A median may be outside by chance, a range of five pairs with a probability of 1 in 16 at most.
+    """
+    cases = _by_case(lines, allocator)
+    many = sum(len(pairs) >= ENOUGH for pairs in cases.values())
+    said = [f"{len(cases)} rows, {many} of them with {ENOUGH} pairs at least"]
+    for name, bound in BOUNDS.items():
+        found = {
+            case: spread(ratios(*([pair[side][name] for pair in pairs] for side in SIDES)))
+            for case, pairs in cases.items()
+        }
+        within = sum(abs(one.median - 1) <= bound for one in found.values())
+        said.append(f"{name}: the median is within {bound:.0%} of the loop's in {within} rows")
+        for case, one in found.items():
+            if one.low > 1 + bound or one.high < 1 - bound:
+                words = f"{case.model} {case.framework} {case.phase}"
+                said.append(f"  {words}: {one.low:.3f}..{one.high:.3f} in {one.count} pairs")
+    machines = Counter((pair["machine"], pair["day"]) for pairs in cases.values() for pair in pairs)
+    said += [f"{count} pairs: {name}, {day}" for (name, day), count in machines.items()]
+    return "\n".join(said) + "\n"
 
 
 def _cells(
@@ -178,7 +312,8 @@ def _cells(
 ) -> Iterator[str]:
     ours = [pair["perfrun"] for pair in pairs]
     loops = [pair["loop"] for pair in pairs]
-    yield from (case.model, case.framework, case.phase, str(len(pairs)))
+    phase = case.phase if case.size is None else f"{case.phase} ({case.size})"
+    yield from (case.model, case.framework, phase, str(len(pairs)))
     for name, unit in (("median_s", 1e3), ("peak_rss_bytes", 1 / 2**20)):
         mine, theirs = ([side[name] for side in sides] for sides in (ours, loops))
         # The range of n pairs holds the true median with a probability of 1 - 2 / 2**n: 94 % for 5.
@@ -199,7 +334,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is not in the file yet, or print the table of it; return the exit status."""
     options = _parser().parse_args(argv)
     if options.show:
-        sys.stdout.write(table(read(options.show), options.allocator))
+        lines = read(options.out)
+        sys.stdout.write(f"{table(lines, options.allocator)}\n{summary(lines, options.allocator)}")
         return 0
     pythons = dict(each.split("=", 1) for each in options.python)
     compile_modules()
@@ -209,12 +345,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     def keep(line: dict[str, Any]) -> None:
         with lock, options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+            done.append(line)
 
     if options.count:
         _count(options, pythons["torch"], done, keep)
         return 0
     cpus: list[int | None] = list(range(options.jobs)) if options.jobs > 1 else [None]
-    waiting = _missing(options, pythons, done)
+    waiting = missing(list(_cases(options, pythons)), options.rounds, done)
     with tempfile.TemporaryDirectory(prefix="perfrun loops ") as scratch:
 
         def work(cpu: int | None) -> int:
@@ -226,7 +363,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     return failures
                 sys.stderr.write(f"{case.framework} {case.model} {case.phase}\n")
                 try:
-                    folder = Path(scratch) / str(cpu)
+                    folder = options.workspace or Path(scratch)
                     keep(asdict(measure(case, pythons[case.framework], folder, cpu)))
                 except (MeasurementError, KeyError, ValueError) as error:
                     failures += 1
@@ -236,20 +373,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             return min(1, sum(pool.map(work, cpus)))
 
 
-def _missing(
-    options: argparse.Namespace, pythons: dict[str, str], done: list[dict[str, Any]]
-) -> Iterator[Case]:
-    """Yield each case as often as pairs of it are missing, a round of all cases at a time."""
-    cases = [
-        Case(framework=framework, model=model, phase=phase, allocator=options.allocator)
-        for framework in pythons
-        for model in shipped_models(framework)
-        for phase in options.phases
-        if not options.models or model in options.models
-    ]
-    there = [Case(**line["case"]) for line in done if "case" in line]
-    for number in range(options.rounds):
-        yield from (case for case in cases if there.count(case) <= number)
+def _cases(options: argparse.Namespace, frameworks: Iterable[str]) -> Iterator[Case]:
+    for framework in frameworks:
+        for model in shipped_models(framework):
+            if not options.models or model in options.models:
+                for phase in options.phases:
+                    yield Case(
+                        framework=framework,
+                        model=model,
+                        phase=phase,
+                        allocator=options.allocator,
+                    )
+
+
+def missing(cases: Sequence[Case], rounds: int, done: Sequence[dict[str, Any]]) -> Iterator[Case]:
+    """Yield each case as often as pairs of it are missing; `done` may grow meanwhile.
+
+    First comes one pair of each, then all that is missing of a case, those of short pairs first:
+    so a measurement that is cut off has as many whole rows as its time allows.
+    """
+    there = Counter(Case(**line["case"]) for line in done if "case" in line)
+    yield from (case for case in cases if there[case] < min(1, rounds))
+    took = {Case(**line["case"]): line.get("seconds") or 0.0 for line in done if "case" in line}
+    for case in sorted(cases, key=lambda case: took.get(case, math.inf)):
+        for _ in range(max(1, there[case]), rounds):
+            yield case
 
 
 def _count(options: argparse.Namespace, python: str, done: list[dict[str, Any]], keep: Any) -> None:
@@ -274,12 +422,20 @@ def _parser() -> argparse.ArgumentParser:
         help="cases at the same time, each on a CPU of its own (default 1)",
     )  # fmt: skip
     parser.add_argument(
-        *("--allocator",), choices=("default", "retain"), default="default",
-        help="of both sides: glibc as it is, or one that keeps freed memory (default default)",
+        *("--allocator",), choices=("default", MAPPED, "retain", *LIBRARIES), default=ALLOCATOR,
+        help=f"of both sides; default: glibc as it is; {MAPPED}: glibc, large blocks alone "
+        f"(default {ALLOCATOR})",
+    )  # fmt: skip
+    parser.add_argument(
+        *("--workspace",), type=Path, metavar="FOLDER",
+        help="of perfrun, to count a model once for several calls (default: a temporary one)",
     )  # fmt: skip
     parser.add_argument("--count", action="store_true", help="count the references' FLOPs")
-    parser.add_argument("--out", type=Path, default=Path("loops.jsonl"), metavar="FILE")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of a file")
+    parser.add_argument(
+        *("--out",), type=Path, default=PAIRS, metavar="FILE",
+        help="where the pairs are kept, and read from (default overhead/loops/pairs.jsonl)",
+    )  # fmt: skip
+    parser.add_argument("--show", action="store_true", help="print the table of what is kept")
     return parser
 
 

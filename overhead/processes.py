@@ -129,16 +129,17 @@ def perfrun(
     methods: Sequence[str],
     *words: str,
     prefix: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
     expected: Sequence[str] = ("passed",),
     meanwhile: Callable[[int], None] = lambda _: None,
 ) -> PerfrunRun:
     """Run perfrun. Raises MeasurementError when a trial ends otherwise than `expected`.
 
-    `prefix` is a command that runs it, such as `taskset`.
+    `prefix` is a command that runs it, such as `taskset`; `variables` are added to its environment.
     """
     argv = [*prefix, *run_argv(workspace, methods, *words)]
     allowed = (0,) if tuple(expected) == ("passed",) else (0, 1)
-    process = finish(argv, allowed=allowed, meanwhile=meanwhile)
+    process = finish(argv, variables=variables, allowed=allowed, meanwhile=meanwhile)
     results = json.loads(process.stdout)["results"]
     statuses = tuple(result["status"] for result in results)
     if not statuses or not set(statuses) <= set(expected):

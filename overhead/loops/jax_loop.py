@@ -22,6 +22,8 @@ import numpy as np
 import optax
 from flax import nnx
 
+UNNORMALISED = ("vgg", "deep_mnist", "acoustic_model", "sensor_net")
+
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -30,8 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch_size", type=int, default=1)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--size", type=int, help="side of an image, or tokens; none: the model's")
     options = parser.parse_args(argv)
-    spec, model = built(options.model)
+    spec, shape, model = built(options.model, options.size)
     training = options.phase == "training"
     if training:
         model.train()
@@ -45,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     weights, rest = jax.tree.unflatten(places, leaves)
     del leaves
     count = sum(leaf.size for leaf in jax.tree.leaves(weights))
-    inputs = example(spec, options.batch_size)
+    inputs = example(spec, shape, options.batch_size)
     if training:
         step = trainer(spec, graph, weights, rest, inputs)
     else:
@@ -67,25 +70,27 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def built(name: str) -> tuple[Any, Any]:
+def built(name: str, size: int | None) -> tuple[Any, Any, Any]:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from benchmarks.jax import catalogue
     from benchmarks.jax._support.nets.layers import Layers
 
     spec = catalogue.find(name)
-    return spec, spec.build(spec.input_shape)(Layers("float32", 0))
+    shape = spec.input_shape
+    if size is not None:
+        shape = (size,) if spec.input_kind == "tokens" else (shape[0], size, size)
+    return spec, shape, spec.build(shape)(Layers("float32", 0))
 
 
 def on_device(leaf: Any) -> Any:
     return jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
-def example(spec: Any, batch: int) -> Any:
+def example(spec: Any, shape: Any, batch: int) -> Any:
     numbers = np.random.default_rng(0)
     if spec.input_kind == "tokens":
-        tokens = numbers.integers(spec.classes, size=(batch, *spec.input_shape))
+        tokens = numbers.integers(spec.classes, size=(batch, *shape))
         return jnp.array(tokens.astype(np.int32))
-    shape = spec.input_shape
     sizes = (*shape[1:], shape[0]) if len(shape) == 3 else shape
     return jnp.array(numbers.standard_normal((batch, *sizes), np.float32))
 
@@ -100,7 +105,10 @@ def predictor(graph: Any, weights: Any, rest: Any, inputs: Any) -> Any:
 
 def trainer(spec: Any, graph: Any, weights: Any, rest: Any, inputs: Any) -> Any:
     """Return a step of gradient descent with momentum; its state is given to the device."""
-    descent = optax.sgd(0.01, momentum=0.9)
+    # With 0.01, the loss of VGG would become NaN, and that of the dense nets 0: gradients and
+    # momentum would be subnormal numbers, which are slow on a CPU.
+    rate = 0.0001 if spec.name.startswith(UNNORMALISED) else 0.01
+    descent = optax.sgd(rate, momentum=0.9)
     labels = inputs if spec.target != "class" else jnp.zeros(len(inputs), jnp.int32)
 
     def loss(weights: Any, rest: Any, inputs: Any, labels: Any) -> Any:

@@ -39,6 +39,7 @@ SIDES = {
 TEXTS = ("bert_base", "bert_large", "distilbert", "gpt2", "gpt2_medium", "llama_small")
 FEATURES = {"deep_mnist": 784, "acoustic_model": 540, "sensor_net": 784}
 TOKENS = 128
+UNNORMALISED = ("vgg", *FEATURES)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--size", type=int, help="side of an image, or tokens; none: the model's")
     parser.add_argument("--count", action="store_true", help="count FLOPs, time nothing")
     options = parser.parse_args(argv)
     torch.set_num_threads(options.threads)
@@ -56,12 +58,14 @@ def main(argv: list[str] | None = None) -> int:
     training = options.phase == "training"
     model = built(options.model).train(training)
     batch = 2 if options.count else options.batch_size
-    inputs = example(options.model, model, batch)
+    inputs = example(options.model, model, batch, options.size)
     labels = targets(options.model, inputs)
     if options.count:
         found: dict[str, Any] = {"flops_per_example": counted(model, inputs, labels) / batch}
     else:
-        step = trainer(model, inputs, labels) if training else predictor(model, inputs)
+        step = (
+            trainer(options.model, model, inputs, labels) if training else predictor(model, inputs)
+        )
         for _ in range(1 + options.warmup):
             step()
         times_s = []
@@ -186,12 +190,12 @@ def overfeat() -> nn.Sequential:
     )
 
 
-def example(name: str, model: Any, batch: int) -> Any:
+def example(name: str, model: Any, batch: int, size: int | None) -> Any:
     if name in TEXTS:
-        return torch.randint(model.config.vocab_size, (batch, TOKENS))
+        return torch.randint(model.config.vocab_size, (batch, size or TOKENS))
     if name in FEATURES:
         return torch.randn(batch, FEATURES[name])
-    side = SIDES.get(name, 224)
+    side = size or SIDES.get(name, 224)
     return torch.randn(batch, 3, side, side)
 
 
@@ -221,8 +225,11 @@ def predictor(model: Any, inputs: Any) -> Any:
     return step
 
 
-def trainer(model: Any, inputs: Any, labels: Any) -> Any:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+def trainer(name: str, model: Any, inputs: Any, labels: Any) -> Any:
+    # With 0.01, the loss of VGG would become NaN, and that of the dense nets 0: gradients and
+    # momentum would be subnormal numbers, which are slow on a CPU.
+    rate = 0.0001 if name.startswith(UNNORMALISED) else 0.01
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
 
     def step() -> Any:
         optimizer.zero_grad()

@@ -17,7 +17,7 @@ MEMORY = 0.02
 
 
 def measured(framework: str, model: str, phase: str, python: str, folder: Path) -> Pair:
-    case = Case(framework=framework, model=model, phase=phase)
+    case = Case(framework=framework, model=model, phase=phase, allocator="default")
     pair = measure(case, python, folder / "work space", cpu=None)
     assert pair.perfrun.parameters == pair.loop.parameters
     return pair

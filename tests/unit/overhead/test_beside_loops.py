@@ -6,7 +6,21 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from overhead.beside_loops import Case, Figures, Pair, read, shipped_models, table
+from overhead.beside_loops import (
+    FRAMEWORKS,
+    PAIRS,
+    PHASES,
+    SLOW,
+    SMALLER,
+    Case,
+    Figures,
+    Pair,
+    missing,
+    read,
+    shipped_models,
+    summary,
+    table,
+)
 from overhead.processes import ROOT
 from overhead.table import Spread, spread
 
@@ -23,6 +37,8 @@ def pair(ours_s: float, loop_s: float, ours_bytes: float = 2.0**20) -> dict[str,
                 flops_per_example=2.0e9,
             ),
             loop=Figures(median_s=loop_s, peak_rss_bytes=2.0**20, parameters=7),
+            machine="a processor, 2 CPUs",
+            day="2026-11-26",
         )
     )
 
@@ -50,6 +66,30 @@ def test_a_count_that_nobody_made_is_unknown() -> None:
     assert table([line]).splitlines()[2].endswith("| unknown |  |")
 
 
+def test_the_size_of_a_smaller_input_stands_beside_the_phase() -> None:
+    line = pair(1.0, 1.0)
+    line["case"] = {**line["case"], "model": "efficientnet_b7"}  # type: ignore[dict-item]
+    assert table([line]).splitlines()[2].startswith("| efficientnet_b7 | torch | training (64) |")
+
+
+def test_one_pair_of_each_case_comes_first_and_then_whole_rows_of_the_shortest() -> None:
+    long, short = (
+        Case(framework="torch", model=model, phase="training") for model in ("vgg19", "vgg11")
+    )
+    done: list[dict[str, object]] = []
+    order = []
+    for case in missing([long, short], 3, done):  # type: ignore[arg-type]
+        order.append(case.model)
+        done.append({"case": asdict(case), "seconds": 60.0 if case == long else 6.0})
+    assert order == ["vgg19", "vgg11", "vgg11", "vgg11", "vgg19", "vgg19"]
+    assert list(missing([long, short], 3, done)) == []  # type: ignore[arg-type]
+    assert [case.model for case in missing([long, short], 3, done[:-1])] == ["vgg19"]  # type: ignore[arg-type]
+
+
+def test_models_of_other_steps_and_sizes_are_shipped_ones() -> None:
+    assert {*SLOW, *SMALLER} <= set(shipped_models("torch"))
+
+
 def test_the_interval_of_pairs_is_their_range() -> None:
     found = spread([1.2, 0.9, 1.0, 1.1, 0.8])
     assert found == Spread(median=1.0, low=0.8, high=1.2, count=5)
@@ -61,6 +101,18 @@ def test_a_line_that_was_cut_off_is_left_out_and_the_others_are_read(tmp_path: P
     whole = json.dumps(pair(1.0, 1.0))
     file.write_text(f"{whole}\n{whole[:40]}", encoding="utf-8")
     assert read(file) == [json.loads(whole)]
+
+
+def test_a_row_all_of_whose_pairs_are_outside_of_a_bound_is_named() -> None:
+    outside, across = [pair(0.0106, 0.010)] * 5, [pair(0.0094, 0.010), pair(0.0100, 0.010)]
+    across = [{**one, "case": {**one["case"], "phase": "inference"}} for one in across]  # type: ignore[dict-item]
+    assert summary([*outside, *across]).splitlines() == [
+        "2 rows, 1 of them with 5 pairs at least",
+        "peak_rss_bytes: the median is within 2% of the loop's in 2 rows",
+        "median_s: the median is within 5% of the loop's in 1 rows",
+        "  alexnet torch training: 1.060..1.060 in 5 pairs",
+        "7 pairs: a processor, 2 CPUs, 2026-11-26",
+    ]
 
 
 def test_every_shipped_model_is_found_and_can_be_built_by_its_loop() -> None:
@@ -78,3 +130,18 @@ def test_pairs_of_another_allocator_are_not_in_the_row() -> None:
     lines = [pair(0.010, 0.010), kept]
     assert "| 1 | 10.00 | 1.000 (1.000..1.000) |" in table(lines)
     assert "| 1 | 20.00 | 2.000 (2.000..2.000) |" in table(lines, "retain")
+
+
+def test_the_document_has_the_table_of_the_kept_pairs() -> None:
+    page = (ROOT / "docs" / "research" / "figures.md").read_text(encoding="utf-8")
+    assert table(read(PAIRS)) in page
+
+
+def test_every_shipped_model_has_a_row_for_inference_and_training() -> None:
+    there = {Case(**line["case"]) for line in read(PAIRS) if "case" in line}
+    assert there >= {
+        Case(framework=framework, model=model, phase=phase)
+        for framework in FRAMEWORKS
+        for model in shipped_models(framework)
+        for phase in PHASES
+    }
