@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -36,6 +36,7 @@ from typing import Any
 
 from overhead.processes import ROOT, MeasurementError, compile_modules, finish, perfrun
 from overhead.table import figure, ratios, spread
+from perfrun.probes.processor import cpu_identity, read_cpuinfo
 from perfrun.run.allocator import PACKAGES, PRELOAD, RETAIN
 from perfrun.worker.allocator import find_library
 
@@ -79,6 +80,12 @@ class Case:
     allocator: str = ALLOCATOR  # of both sides
 
     @property
+    def words(self) -> list[str]:
+        """The flags by which a loop gets the model."""
+        words = [f"--model={self.model}", f"--phase={self.phase}"]
+        return words if self.size is None else [*words, f"--size={self.size}"]
+
+    @property
     def steps(self) -> tuple[int, int]:
         """The untimed steps after the first one, and the timed ones."""
         if self.model in BRIEF:
@@ -91,6 +98,16 @@ class Case:
     def size(self) -> int | None:
         """The side of an image or the number of tokens; None: the model's own."""
         return SMALLER.get(self.model) if self.phase == "training" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where both sides of a pair run: `pinned` is a command that runs one on its CPU."""
+
+    python: str
+    workspace: Path
+    pinned: tuple[str, ...]
+    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,26 +148,26 @@ def shipped_models(framework: str) -> tuple[str, ...]:
 
 def measure(case: Case, python: str, workspace: Path, cpu: int | None) -> Pair:
     """Run both sides once, in random order."""
-    pinned = [] if cpu is None else ["taskset", "--cpu-list", str(cpu)]
+    pinned = () if cpu is None else ("taskset", "--cpu-list", str(cpu))
     sides = {"perfrun": _perfrun, "loop": _loop}
     names = list(sides)
     random.shuffle(names)
-    variables: dict[str, str] = {}
+    cache = workspace / "compiled"
+    variables = {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    if case.framework != "jax":
+        variables = {}
+    place = Place(python=python, workspace=workspace, pinned=pinned, variables=variables)
     if case.framework == "jax":
-        cache = workspace / "compiled"
-        variables = {
-            "JAX_COMPILATION_CACHE_DIR": str(cache),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
         mark = cache / f"{case.model} {case.phase} is here"
         if not mark.exists():
             for name in names:
-                sides[name](case, python, workspace, pinned, variables, steps=(0, 1))
+                sides[name](case, place, (0, 1))
             mark.touch()
     began = time.monotonic()
-    found = {
-        name: sides[name](case, python, workspace, pinned, variables, case.steps) for name in names
-    }
+    found = {name: sides[name](case, place, case.steps) for name in names}
     return Pair(
         case=case,
         perfrun=found["perfrun"],
@@ -163,29 +180,19 @@ def measure(case: Case, python: str, workspace: Path, cpu: int | None) -> Pair:
 
 def machine() -> str:
     """Return the model of the processor and the number of them."""
-    facts = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    models = [line.partition(":")[2].strip() for line in facts if line.startswith("model name")]
-    return f"{models[0] if models else 'unknown processor'}, {os.cpu_count()} CPUs"
+    facts = read_cpuinfo(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return f"{cpu_identity(facts)[0]}, {os.cpu_count()} CPUs"
 
 
-def _loop(
-    case: Case,
-    python: str,
-    _workspace: Path,
-    pinned: list[str],
-    variables: dict[str, str],
-    steps: tuple[int, int],
-) -> Figures:
+def _loop(case: Case, place: Place, steps: tuple[int, int]) -> Figures:
     loop = ROOT / "overhead" / "loops" / f"{case.framework}_loop.py"
     warmup, timed = steps
-    words = [f"--model={case.model}", f"--phase={case.phase}", f"--steps={timed}"]
-    words += [f"--batch_size={PHASES[case.phase]}", f"--warmup={warmup}"]
-    if case.size is not None:
-        words.append(f"--size={case.size}")
+    words = [*case.words, f"--batch_size={PHASES[case.phase]}"]
+    words += [f"--warmup={warmup}", f"--steps={timed}"]
     if case.framework != "jax":  # which takes its threads from the process's CPUs
         words.append("--threads=1")
-    chosen = {**variables, **_allocator(case.allocator)}
-    done = finish([*pinned, python, str(loop), *words], variables=chosen)
+    chosen = {**place.variables, **_allocator(case.allocator)}
+    done = finish([*place.pinned, place.python, str(loop), *words], variables=chosen)
     return Figures(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -199,14 +206,7 @@ def _allocator(name: str) -> dict[str, str]:
     return {PRELOAD: library}
 
 
-def _perfrun(
-    case: Case,
-    python: str,
-    workspace: Path,
-    pinned: list[str],
-    variables: dict[str, str],
-    steps: tuple[int, int],
-) -> Figures:
+def _perfrun(case: Case, place: Place, steps: tuple[int, int]) -> Figures:
     method = f"benchmarks.{case.framework}.model.Model.{case.phase}"
     warmup, timed = steps
     # Not as flags after `--`: a process of its own would import the framework to check them.
@@ -217,11 +217,13 @@ def _perfrun(
         knobs["input_shape"] = side if case.model in TEXTS else f"3x{side}x{side}"
     if case.framework != "jax":
         knobs |= {"intra_threads": 1, "inter_threads": 1}
-    flags = [f"--python={python}", f"--allocator={case.allocator}"]
+    flags = [f"--python={place.python}", f"--perfzero_constructor_args={json.dumps(knobs)}"]
     if case.allocator == MAPPED:
-        flags = [f"--python={python}", *(f"--env={name}={value}" for name, value in MAPS.items())]
-    flags.append(f"--perfzero_constructor_args={json.dumps(knobs)}")
-    run = perfrun(workspace, [method], *flags, prefix=pinned, variables=variables)
+        flags += [f"--env={name}={value}" for name, value in MAPS.items()]
+    else:
+        flags.append(f"--allocator={case.allocator}")
+    shared: dict[str, Any] = {"prefix": place.pinned, "variables": place.variables}
+    run = perfrun(place.workspace, [method], *flags, **shared)
     (document,) = run.summaries
     report = document["benchmark_result"]
     metrics = {metric["name"]: metric["value"] for metric in report["metrics"]}
@@ -236,12 +238,9 @@ def _perfrun(
 def counted(model: str, phase: str, python: str) -> float | None:
     """Return PyTorch's own count of an example's FLOPs; None for a model PyTorch cannot build."""
     loop = ROOT / "overhead" / "loops" / "torch_loop.py"
-    words = [f"--model={model}", f"--phase={phase}", "--count"]
-    size = Case(framework="torch", model=model, phase=phase).size
-    if size is not None:
-        words.append(f"--size={size}")
+    words = Case(framework="torch", model=model, phase=phase).words
     try:
-        done = finish([python, str(loop), *words])
+        done = finish([python, str(loop), *words, "--count"])
     except MeasurementError:
         return None
     return float(json.loads(done.stdout.splitlines()[-1])["flops_per_example"])
