@@ -19,6 +19,7 @@ import torch
 from benchmarks.torch._support import execution, torchscript, workload
 from benchmarks.torch.catalogue import find
 from benchmarks._support.knobs import Settings
+from benchmarks._support.models.descent import Descent
 from perfrun import SetupError
 
 warnings.simplefilter("error", DeprecationWarning)
@@ -30,7 +31,8 @@ def job(kind, training, name="resnet18", shape=(3, 32, 32), **knobs):
     torch.manual_seed(11)
     inputs = workload.example_inputs(network.spec, shape, 2)
     labels = workload.example_labels(network.spec, inputs)
-    step = (workload.Training if training else workload.Forward)(network, how)
+    descent = Descent(learning_rate=0.01, weight_decay=0.0)
+    step = workload.Training(network, how, descent) if training else workload.Forward(network, how)
     return network, step, inputs, labels
 
 network, step, inputs, _ = job("torchscript", False)
