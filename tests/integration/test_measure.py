@@ -201,7 +201,7 @@ def test_a_retrace_by_tensorflow_is_seen(tmp_path: Path, tensorflow_python: str)
     world = World(tmp_path)
     steady = only(measured(world, TENSORFLOW, tensorflow_python, "steady"))
     assert set(steady["recompilations"].values()) == {0}
-    assert steady["synchronised_by"] == ["tf.test.experimental.sync_devices"]
+    assert steady["synchronised_by"] == ["tensorflow's context.async_wait"]
     again = only(measured(world, TENSORFLOW, tensorflow_python, "compiles_again"))
     assert again["recompilations"]["tf_function_traces"] == 1
     assert again["steadiness"]["steady"] is False
@@ -221,6 +221,6 @@ def test_work_that_tensorflow_has_queued_is_waited_for(
     share = {metric["name"]: metric["value"] for metric in shares["metrics"]}
     # Were only the launches timed, every step would begin by waiting for the one before.
     assert share["waited"] < 0.5 < share["not_waited"]
-    assert waited["synchronised_by"] == ["tf.test.experimental.sync_devices"]
+    assert waited["synchronised_by"] == ["tensorflow's context.async_wait"]
     assert not_waited["synchronised_by"] == []
     assert not [note for note in waited["notes"] if "still working" in note]
