@@ -67,6 +67,8 @@ LIBRARIES = tuple(PACKAGES)
 TEXTS = ("bert_large", "gpt2_medium")  # of SMALLER
 SIDES = ("perfrun", "loop")
 BOUNDS = {"peak_rss_bytes": 0.02, "median_s": 0.05}  # of a ratio to the loop's
+TIMED_S = 1.0  # of a process at least, where the steps are known to be short, in 100 steps at most
+TURNS = 10  # cases that take turns
 ENOUGH = 5  # pairs, whose range holds the true median with a probability of 94 %
 
 
@@ -114,9 +116,10 @@ class Place:
 class Figures:
     """The figures of one process; FLOPs are of one example, and None where nobody counted them."""
 
-    median_s: float
+    median_s: float  # of its timed steps
     peak_rss_bytes: float
     parameters: float
+    fastest_s: float | None = None  # of the timed steps; the first pairs have none
     flops_per_example: float | None = None
 
 
@@ -129,6 +132,7 @@ class Pair:
     loop: Figures
     machine: str = ""  # its processor and the number of them
     day: str = ""
+    steps: int | None = None  # that were timed on each side; the first pairs do not say
     seconds: float | None = None  # that the pair took
 
 
@@ -146,8 +150,24 @@ def shipped_models(framework: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(name) for name in found))
 
 
-def measure(case: Case, python: str, workspace: Path, cpu: int | None) -> Pair:
-    """Run both sides once, in random order."""
+def steps_of(case: Case, done: Iterable[dict[str, Any]]) -> tuple[int, int]:
+    """Return the case's untimed and timed steps, more of these where its pairs say they are short.
+
+    Seven steps of 20 ms say how busy the host was in that moment.
+    """
+    untimed, timed = case.steps
+    words = asdict(case)
+    known = [pair["loop"]["median_s"] for pair in done if pair.get("case") == words]
+    if not known:
+        return untimed, timed
+    return untimed, max(timed, min(100, int(TIMED_S / median(known))))
+
+
+def measure(
+    case: Case, python: str, workspace: Path, cpu: int | None, steps: tuple[int, int] | None = None
+) -> Pair:
+    """Run both sides once, in random order, with some untimed and timed steps (the case's own)."""
+    steps = steps or case.steps
     pinned = () if cpu is None else ("taskset", "--cpu-list", str(cpu))
     sides = {"perfrun": _perfrun, "loop": _loop}
     names = list(sides)
@@ -167,13 +187,14 @@ def measure(case: Case, python: str, workspace: Path, cpu: int | None) -> Pair:
                 sides[name](case, place, (0, 1))
             mark.touch()
     began = time.monotonic()
-    found = {name: sides[name](case, place, case.steps) for name in names}
+    found = {name: sides[name](case, place, steps) for name in names}
     return Pair(
         case=case,
         perfrun=found["perfrun"],
         loop=found["loop"],
         machine=machine(),
         day=datetime.now(timezone.utc).date().isoformat(),
+        steps=steps[1],
         seconds=round(time.monotonic() - began, 1),
     )
 
@@ -229,6 +250,7 @@ def _perfrun(case: Case, place: Place, steps: tuple[int, int]) -> Figures:
     metrics = {metric["name"]: metric["value"] for metric in report["metrics"]}
     return Figures(
         median_s=report["wall_time"],
+        fastest_s=metrics["latency_min_s"],
         peak_rss_bytes=document["perfrun"]["memory"]["process_rss"]["bytes"],
         parameters=metrics["parameters"],
         flops_per_example=metrics.get("flops_per_example"),
@@ -265,7 +287,8 @@ def table(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
     }
     head = (
         *("model", "framework", "phase", "pairs", "latency, ms", "of the loop's"),
-        *("peak memory, MiB", "of the loop's", "parameters", "GFLOP an example", "of the count"),
+        *("fastest step, of the loop's", "peak memory, MiB", "of the loop's", "parameters"),
+        *("GFLOP an example", "of the count"),
     )
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for case, pairs in _by_case(lines, allocator).items():
@@ -301,9 +324,32 @@ def summary(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
             if one.low > 1 + bound or one.high < 1 - bound:
                 words = f"{case.model} {case.framework} {case.phase}"
                 said.append(f"  {words}: {one.low:.3f}..{one.high:.3f} in {one.count} pairs")
+    shares = [share for pairs in cases.values() if (share := fastest_ratio(pairs)) is not None]
+    within = sum(abs(share - 1) <= BOUNDS["median_s"] for share in shares)
+    said.append(f"the fastest step is within 5% of the loop's in {within} of {len(shares)} rows")
     machines = Counter((pair["machine"], pair["day"]) for pairs in cases.values() for pair in pairs)
     said += [f"{count} pairs: {name}, {day}" for (name, day), count in machines.items()]
     return "\n".join(said) + "\n"
+
+
+def of_one_machine(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the pairs of the machine that has most of them; their seconds can be compared."""
+    (name, _) = Counter(pair["machine"] for pair in pairs).most_common(1)[0]
+    return [pair for pair in pairs if pair["machine"] == name]
+
+
+def fastest_ratio(pairs: Sequence[dict[str, Any]]) -> float | None:
+    """Divide perfrun's fastest step of all pairs of a machine by the loop's; None without them.
+
+    What else a host does can slow a step down, and never makes it faster. So the fastest of many
+    steps says what a latency is on an idle machine, where medians still say what the neighbours
+    did (Chen and Revels, Robust benchmarking in noisy environments, 2016, arXiv:1608.04295).
+    """
+    kept = [pair for pair in of_one_machine(pairs) if pair["loop"].get("fastest_s")]
+    if not kept:
+        return None
+    ours, loops = (min(pair[side]["fastest_s"] for pair in kept) for side in SIDES)
+    return float(ours / loops)
 
 
 def _cells(
@@ -317,8 +363,11 @@ def _cells(
         mine, theirs = ([side[name] for side in sides] for sides in (ours, loops))
         # The range of n pairs holds the true median with a probability of 1 - 2 / 2**n: 94 % for 5.
         found = spread(ratios(mine, theirs))
-        yield figure(median(mine) * unit)
+        yield figure(median(pair["perfrun"][name] for pair in of_one_machine(pairs)) * unit)
         yield f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f})"
+        if name == "median_s":
+            fastest = fastest_ratio(pairs)
+            yield "" if fastest is None else f"{fastest:.3f}"
     same = all(
         one["parameters"] == other["parameters"] for one, other in zip(ours, loops, strict=True)
     )
@@ -358,12 +407,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             while True:
                 with lock:
                     case = next(waiting, None)
+                    steps = None if case is None else steps_of(case, done)
                 if case is None:
                     return failures
                 sys.stderr.write(f"{case.framework} {case.model} {case.phase}\n")
                 try:
                     folder = options.workspace or Path(scratch)
-                    keep(asdict(measure(case, pythons[case.framework], folder, cpu)))
+                    keep(asdict(measure(case, pythons[case.framework], folder, cpu, steps)))
                 except (MeasurementError, KeyError, ValueError) as error:
                     failures += 1
                     sys.stderr.write(f"{case.framework} {case.model} {case.phase}: {error}\n")
@@ -388,15 +438,20 @@ def _cases(options: argparse.Namespace, frameworks: Iterable[str]) -> Iterator[C
 def missing(cases: Sequence[Case], rounds: int, done: Sequence[dict[str, Any]]) -> Iterator[Case]:
     """Yield each case as often as pairs of it are missing; `done` may grow meanwhile.
 
-    First comes one pair of each, then all that is missing of a case, those of short pairs first:
-    so a measurement that is cut off has as many whole rows as its time allows.
+    First comes one pair of each, then all that is missing of some cases, those of short pairs
+    first: so a measurement that is cut off has as many whole rows as its time allows. The cases of
+    a group take turns, since a host may be busy for minutes: that falls on a pair of each of them.
     """
     there = Counter(Case(**line["case"]) for line in done if "case" in line)
     yield from (case for case in cases if there[case] < min(1, rounds))
     took = {Case(**line["case"]): line.get("seconds") or 0.0 for line in done if "case" in line}
-    for case in sorted(cases, key=lambda case: took.get(case, math.inf)):
-        for _ in range(max(1, there[case]), rounds):
-            yield case
+    left = {case: rounds - max(1, there[case]) for case in cases}
+    waiting = [case for case in cases if left[case] > 0]
+    waiting.sort(key=lambda case: took.get(case, math.inf))
+    for begin in range(0, len(waiting), TURNS):
+        group = waiting[begin : begin + TURNS]
+        for turn in range(max(left[case] for case in group)):
+            yield from (case for case in group if left[case] > turn)
 
 
 def _count(options: argparse.Namespace, python: str, done: list[dict[str, Any]], keep: Any) -> None:
