@@ -326,7 +326,10 @@ def summary(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
                 said.append(f"  {words}: {one.low:.3f}..{one.high:.3f} in {one.count} pairs")
     shares = [share for pairs in cases.values() if (share := fastest_ratio(pairs)) is not None]
     within = sum(abs(share - 1) <= BOUNDS["median_s"] for share in shares)
-    said.append(f"the fastest step is within 5% of the loop's in {within} of {len(shares)} rows")
+    said.append(
+        f"the fastest step is within {BOUNDS['median_s']:.0%} of the loop's "
+        f"in {within} of {len(shares)} rows"
+    )
     machines = Counter((pair["machine"], pair["day"]) for pairs in cases.values() for pair in pairs)
     said += [f"{count} pairs: {name}, {day}" for (name, day), count in machines.items()]
     return "\n".join(said) + "\n"
@@ -359,11 +362,12 @@ def _cells(
     loops = [pair["loop"] for pair in pairs]
     phase = case.phase if case.size is None else f"{case.phase} ({case.size})"
     yield from (case.model, case.framework, phase, str(len(pairs)))
+    kept = [pair["perfrun"] for pair in of_one_machine(pairs)]
     for name, unit in (("median_s", 1e3), ("peak_rss_bytes", 1 / 2**20)):
         mine, theirs = ([side[name] for side in sides] for sides in (ours, loops))
         # The range of n pairs holds the true median with a probability of 1 - 2 / 2**n: 94 % for 5.
         found = spread(ratios(mine, theirs))
-        yield figure(median(pair["perfrun"][name] for pair in of_one_machine(pairs)) * unit)
+        yield figure(median(side[name] for side in kept) * unit)
         yield f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f})"
         if name == "median_s":
             fastest = fastest_ratio(pairs)
@@ -407,12 +411,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             while True:
                 with lock:
                     case = next(waiting, None)
-                    steps = None if case is None else steps_of(case, done)
                 if case is None:
                     return failures
                 sys.stderr.write(f"{case.framework} {case.model} {case.phase}\n")
                 try:
                     folder = options.workspace or Path(scratch)
+                    steps = steps_of(case, done)
                     keep(asdict(measure(case, pythons[case.framework], folder, cpu, steps)))
                 except (MeasurementError, KeyError, ValueError) as error:
                     failures += 1

@@ -44,24 +44,23 @@ def tensorflow_with(
     return calls
 
 
-@pytest.mark.parametrize("kinds", [("CPU",), ("CPU", "CPU")])
-def test_tensorflow_on_cpus_is_waited_for_without_an_operation_on_each(
-    monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("kinds", "name", "waited"),
+    [
+        (("CPU",), QUEUES, "queues"),
+        (("CPU", "CPU"), QUEUES, "queues"),
+        (("CPU", "GPU"), BARRIER, "devices"),
+        (("CPU", "TPU"), BARRIER, "devices"),
+        (("CPU", "XPU"), BARRIER, "devices"),
+    ],
+)
+def test_only_with_an_accelerator_does_tensorflows_wait_run_an_operation_on_each_device(
+    monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...], name: str, waited: str
 ) -> None:
     calls = tensorflow_with(monkeypatch, *kinds)
     found = find_synchroniser()
     found.finish(None)
-    assert (found.names, calls) == ((QUEUES,), ["queues"])
-
-
-@pytest.mark.parametrize("kinds", [("CPU", "GPU"), ("CPU", "TPU"), ("CPU", "XPU")])
-def test_an_accelerator_of_tensorflow_is_waited_for_by_its_barrier(
-    monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...]
-) -> None:
-    calls = tensorflow_with(monkeypatch, *kinds)
-    found = find_synchroniser()
-    found.finish(None)
-    assert (found.names, calls) == ((BARRIER,), ["devices"])
+    assert (found.names, calls) == ((name,), [waited])
 
 
 def test_a_tensorflow_without_the_wait_for_its_queues_has_the_barrier(
