@@ -47,7 +47,7 @@ class Job(jobs.Job):
         return scope
 
     def wait(self, result: Any) -> None:
-        jax.block_until_ready(result)
+        placement.wait(result)
 
     def device_peak_bytes(self) -> int | None:
         return self.place.peak_bytes()

@@ -6,6 +6,7 @@ All of it in one process: importing JAX and compiling take the longest.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +172,47 @@ def test_a_step_is_traced_once_counted_as_in_pytorch_and_gives_its_state_away(
     assert found["updated"] == [1, True]
     assert found["scan"] == 3 * 2 * 4**3
     assert "runs until a condition holds" in found["while"]
+
+
+# How often all arrays are listed, with 5 and with 25 timed steps.
+LISTED = """
+import json, sys
+import jax
+from benchmarks.jax.model import Model
+
+listed = jax.live_arrays
+count = 0
+
+def counting():
+    global count
+    count += 1
+    return listed()
+
+jax.live_arrays = counting
+found = {}
+for way in ("inference", "training", "training_eager"):
+    for steps in (5, 25):
+        before = count
+        model = Model(model="sensor_net", iterations=steps, warmup=1, output_dir=sys.argv[1])
+        model.count_afterwards = lambda *given, **kw: None
+        getattr(model, way)()
+        found.setdefault(way, []).append(count - before)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.jax
+def test_inference_waits_for_its_output_and_training_for_the_updates_behind_its_loss(
+    jax_python: str, tmp_path: Path
+) -> None:
+    *_, last = run_code(jax_python, LISTED, str(tmp_path)).splitlines()  # after the reports
+    found = json.loads(last)
+    # Listing takes 5 % of a step of 200 us.
+    assert {way: many - few for way, (few, many) in found.items()} == {
+        "inference": 0,
+        "training": 20,
+        "training_eager": 20,
+    }
 
 
 # How much is compiled to make a network and its optimiser's state, here or in the loop by hand.

@@ -43,10 +43,11 @@ def measure(
     transfers = job.transfers(data)
     output: Any = None
 
-    def on_device() -> None:
+    def on_device() -> Any:
         nonlocal output
         output = None  # before the next step, or both would lie in memory
         output = job.run()
+        return output
 
     parts: dict[str, Callable[[], Any]] = {
         "on_device": on_device,

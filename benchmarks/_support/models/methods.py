@@ -84,18 +84,21 @@ class Measuring:
         run, step, on_device = self._job.run, self._job.step, self._job.on_device
 
         # A step's result is dropped before the next step, or both would lie in memory.
-        def resident() -> None:
+        def resident() -> Any:
             self._last = None
             self._last = run()
+            return self._waited()
 
-        def end_to_end() -> None:
+        def end_to_end() -> Any:
             assert transfers is not None
             self._last = None
             self._last = transfers.out(step(*transfers.bring()))
+            return self._waited()
 
-        def from_disk(batch: tuple[Any, Any]) -> None:
+        def from_disk(batch: tuple[Any, Any]) -> Any:
             self._last = None
             self._last = step(*on_device(batch))
+            return self._waited()
 
         self._age_s = machine.cold_process_age_s()
         if feed is not None:
@@ -104,6 +107,13 @@ class Measuring:
         step_of_all = resident if transfers is None else end_to_end
         settled = self._settled(step_of_all)
         return self._timed(step_of_all, items_per_step=self._job.batch_size, **settled)
+
+    def _waited(self) -> Any:
+        """Return what the measuring loop waits for, where it waits for results; None: for all.
+
+        A loss may be there before the updates that follow from it.
+        """
+        return None if self._job.training else self._last
 
     def _timed(self, step: Callable[[], Any], **options: Any) -> Any:
         return self._benchmark.measure(

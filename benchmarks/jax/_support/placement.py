@@ -85,6 +85,11 @@ def _has_started() -> bool:
     return bool(getattr(sys.modules.get(_RUNTIME), "_backends", None))
 
 
+def wait(result: Any) -> None:
+    """Wait for a step's result and all else: a loss may be there before the updates."""
+    jax.block_until_ready([result, *jax.live_arrays()])
+
+
 def threads() -> int:
     """Return the size of XLA's pool of threads on the CPU."""
     for name in (_POOL, "NPROC"):

@@ -32,7 +32,7 @@ class Backend(backend.Backend):
             return jax.numpy.array(values)
 
     def wait(self, result: Any) -> None:
-        jax.block_until_ready(result)
+        placement.wait(result)
 
     def device_peak_bytes(self) -> int | None:
         return self._place.peak_bytes()

@@ -1,4 +1,4 @@
-"""Which wait ends a timed interval, by the devices that TensorFlow says it has.
+"""Which wait ends a timed interval, by the devices that TensorFlow says it has, or by the result.
 
 Real waits are in tests/integration/test_measure.py; no machine of the tests has an accelerator.
 """
@@ -68,3 +68,47 @@ def test_a_tensorflow_without_the_wait_for_its_queues_has_the_barrier(
 ) -> None:
     tensorflow_with(monkeypatch, "CPU", with_queues=False)
     assert find_synchroniser().names == (BARRIER,)
+
+
+class Array:
+    """Stands for `jax.Array`."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def block_until_ready(self) -> None:
+        self.waits += 1
+
+
+def nested(structure: object) -> list[object]:
+    """Return the leaves of a structure, as `jax.tree_util.tree_leaves` does: None is no leaf."""
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, (list, tuple)):
+        return [leaf for part in structure for leaf in nested(part)]
+    return [] if structure is None else [structure]
+
+
+def test_jax_is_waited_for_by_what_the_step_returned_or_by_all_that_is_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second, elsewhere = Array(), Array(), Array()
+    for name in ("torch", "tensorflow"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    jax = SimpleNamespace(
+        __version__="0.10.2",
+        Array=Array,
+        tree_util=SimpleNamespace(tree_leaves=nested),
+        block_until_ready=lambda arrays: [array.block_until_ready() for array in arrays],
+        live_arrays=lambda: [first, second, elsewhere],
+        default_backend=lambda: "cpu",
+    )
+    monkeypatch.setitem(sys.modules, "jax", jax)  # type: ignore[arg-type]
+    wait = find_synchroniser().finish
+    wait(first)
+    assert (first.waits, second.waits, elsewhere.waits) == (1, 0, 0)
+    wait({"a": [second, 3], "b": None})
+    assert (first.waits, second.waits, elsewhere.waits) == (1, 1, 0)
+    for without_arrays in (None, 3, ()):
+        wait(without_arrays)
+    assert (first.waits, second.waits, elsewhere.waits) == (4, 4, 3)
