@@ -27,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -67,7 +67,8 @@ LIBRARIES = tuple(PACKAGES)
 TEXTS = ("bert_large", "gpt2_medium")  # of SMALLER
 SIDES = ("perfrun", "loop")
 BOUNDS = {"peak_rss_bytes": 0.02, "median_s": 0.05}  # of a ratio to the loop's
-TIMED_S = 1.0  # of a process at least, where the steps are known to be short, in 100 steps at most
+TIMED_S = 1.0  # of a process at least, where the steps are known to be short
+MOST_STEPS = 1000
 TURNS = 10  # cases that take turns
 ENOUGH = 5  # pairs, whose range holds the true median with a probability of 94 %
 
@@ -160,7 +161,7 @@ def steps_of(case: Case, done: Iterable[dict[str, Any]]) -> tuple[int, int]:
     known = [pair["loop"]["median_s"] for pair in done if pair.get("case") == words]
     if not known:
         return untimed, timed
-    return untimed, max(timed, min(100, int(TIMED_S / median(known))))
+    return untimed, max(timed, min(MOST_STEPS, int(TIMED_S / median(known))))
 
 
 def measure(
@@ -280,8 +281,12 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def table(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
-    """Return an allocator's results as Markdown, a row for each model, framework and phase."""
+    """Return an allocator's results as Markdown, a row for each model, framework and phase.
+
+    Peak memory is that of `of_memory`, and its allocator is named where it is another one.
+    """
     lines = list(lines)
+    memory = of_memory(lines, allocator)
     references = {
         (line["model"], line["phase"]): line["counted"] for line in lines if "counted" in line
     }
@@ -292,7 +297,7 @@ def table(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
     )
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for case, pairs in _by_case(lines, allocator).items():
-        rows.append("| " + " | ".join(_cells(case, pairs, references)) + " |")
+        rows.append("| " + " | ".join(_cells(case, pairs, memory[case], references)) + " |")
     return "\n".join(rows) + "\n"
 
 
@@ -305,18 +310,37 @@ def _by_case(lines: Iterable[dict[str, Any]], allocator: str) -> dict[Case, list
     return {case: pairs[case] for case in order}
 
 
+def of_memory(
+    lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR
+) -> dict[Case, list[dict[str, Any]]]:
+    """Return the pairs that tell the peak memory of each row: those of `mapped` if there are many.
+
+    They are measured where an allocator's heap decides the peak. The same blocks in the same order
+    leave a hole between others on one side and none on the other, by where earlier blocks lie.
+    """
+    lines = list(lines)
+    mapped = _by_case(lines, MAPPED)
+    found = {}
+    for case, pairs in _by_case(lines, allocator).items():
+        others = mapped.get(replace(case, allocator=MAPPED), [])
+        found[case] = others if len(others) >= ENOUGH else pairs
+    return found
+
+
 def summary(lines: Iterable[dict[str, Any]], allocator: str = ALLOCATOR) -> str:
     """Say how many rows keep to the bounds, and name those whose pairs are all outside of one.
 
     A median may be outside by chance, a range of five pairs with a probability of 1 in 16 at most.
     """
+    lines = list(lines)
     cases = _by_case(lines, allocator)
+    held = {"peak_rss_bytes": of_memory(lines, allocator), "median_s": cases}
     many = sum(len(pairs) >= ENOUGH for pairs in cases.values())
     said = [f"{len(cases)} rows, {many} of them with {ENOUGH} pairs at least"]
     for name, bound in BOUNDS.items():
         found = {
             case: spread(ratios(*([pair[side][name] for pair in pairs] for side in SIDES)))
-            for case, pairs in cases.items()
+            for case, pairs in held[name].items()
         }
         within = sum(abs(one.median - 1) <= bound for one in found.values())
         said.append(f"{name}: the median is within {bound:.0%} of the loop's in {within} rows")
@@ -356,22 +380,21 @@ def fastest_ratio(pairs: Sequence[dict[str, Any]]) -> float | None:
 
 
 def _cells(
-    case: Case, pairs: list[dict[str, Any]], references: dict[tuple[str, str], float]
+    case: Case,
+    pairs: list[dict[str, Any]],
+    memory: list[dict[str, Any]],
+    references: dict[tuple[str, str], float],
 ) -> Iterator[str]:
     ours = [pair["perfrun"] for pair in pairs]
     loops = [pair["loop"] for pair in pairs]
     phase = case.phase if case.size is None else f"{case.phase} ({case.size})"
     yield from (case.model, case.framework, phase, str(len(pairs)))
-    kept = [pair["perfrun"] for pair in of_one_machine(pairs)]
-    for name, unit in (("median_s", 1e3), ("peak_rss_bytes", 1 / 2**20)):
-        mine, theirs = ([side[name] for side in sides] for sides in (ours, loops))
-        # The range of n pairs holds the true median with a probability of 1 - 2 / 2**n: 94 % for 5.
-        found = spread(ratios(mine, theirs))
-        yield figure(median(side[name] for side in kept) * unit)
-        yield f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f})"
-        if name == "median_s":
-            fastest = fastest_ratio(pairs)
-            yield "" if fastest is None else f"{fastest:.3f}"
+    yield from _figure_and_ratio(pairs, "median_s", 1e3)
+    fastest = fastest_ratio(pairs)
+    yield "" if fastest is None else f"{fastest:.3f}"
+    peak, ratio = _figure_and_ratio(memory, "peak_rss_bytes", 1 / 2**20)
+    other = memory[0]["case"]["allocator"]
+    yield from (peak, ratio if other == case.allocator else f"{ratio}, {len(memory)} {other}")
     same = all(
         one["parameters"] == other["parameters"] for one, other in zip(ours, loops, strict=True)
     )
@@ -380,6 +403,14 @@ def _cells(
     reference = references.get((case.model, case.phase))
     yield "unknown" if flops is None else figure(flops / 1e9)
     yield "" if flops is None or not reference else f"{flops / reference:.4f}"
+
+
+def _figure_and_ratio(pairs: list[dict[str, Any]], name: str, unit: float) -> tuple[str, str]:
+    mine, theirs = ([pair[side][name] for pair in pairs] for side in SIDES)
+    # The range of n pairs holds the true median with a probability of 1 - 2 / 2**n: 94 % for 5.
+    found = spread(ratios(mine, theirs))
+    here = median(pair["perfrun"][name] for pair in of_one_machine(pairs))
+    return figure(here * unit), f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f})"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

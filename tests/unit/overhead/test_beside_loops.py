@@ -11,6 +11,7 @@ import pytest
 from overhead import beside_loops
 from overhead.beside_loops import (
     FRAMEWORKS,
+    MAPPED,
     PAIRS,
     PHASES,
     SLOW,
@@ -136,7 +137,7 @@ def test_steps_known_to_be_short_are_timed_for_a_second_and_long_ones_as_often_a
     case = Case(framework="torch", model="alexnet", phase="training")
     assert steps_of(case, []) == case.steps == (1, 3)
     assert steps_of(case, [pair(0.040, 0.020), {"counted": 1.0e9}]) == (1, 50)
-    assert steps_of(case, [pair(0.001, 0.001)]) == (1, 100)
+    assert steps_of(case, [pair(0.0005, 0.0005)]) == (1, 1000)
     assert steps_of(case, [pair(0.9, 0.9)]) == (1, 3)
     other = Case(framework="torch", model="vgg16", phase="training")
     assert steps_of(other, [pair(0.040, 0.020)]) == (0, 2)
@@ -187,6 +188,20 @@ def test_pairs_of_another_allocator_are_not_in_the_row() -> None:
     lines = [pair(0.010, 0.010), kept]
     assert "| 1 | 10.00 | 1.000 (1.000..1.000) |" in table(lines)
     assert "| 1 | 20.00 | 2.000 (2.000..2.000) |" in table(lines, "retain")
+
+
+def test_five_pairs_with_pages_of_their_own_for_each_block_tell_the_memory_of_a_row() -> None:
+    kept = [pair(0.010, 0.010, 1.5 * 2**20)] * 2
+    mapped = pair(0.030, 0.010, 1.01 * 2**20)
+    mapped["case"] = {**mapped["case"], "allocator": MAPPED}  # type: ignore[dict-item]
+    few = [*kept, *[mapped] * 4]
+    assert "| 2 | 10.00 | 1.000 (1.000..1.000) |  | 1.500 | 1.500 (1.500..1.500) |" in table(few)
+    assert MAPPED not in table(few)
+    assert "bytes: the median is within 2% of the loop's in 0 rows" in summary(few)
+    assert (
+        "| 2 | 10.00 | 1.000 (1.000..1.000) |  | 1.010 | 1.010 (1.010..1.010), 5 mapped |"
+    ) in table([*few, mapped])
+    assert "bytes: the median is within 2% of the loop's in 1 rows" in summary([*few, mapped])
 
 
 def test_the_document_has_the_table_of_the_kept_pairs() -> None:
