@@ -14,9 +14,11 @@ import pytest
 from leftovers import Started
 from no_home import SET, dropped
 
-# A shell's background job ignores SIGINT, and all that it starts would.
+# A shell's background job ignores SIGINT, one under `nohup` SIGHUP, and all that it starts would.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The threads of an operation wait for each other asleep, and not busily, as OpenMP's do by default:
 # where other tests run beside it, a model in PyTorch took twice the processor to do the same.
