@@ -46,8 +46,8 @@ class Job(jobs.Job):
         scope: AbstractContextManager[Any] = self.place.scope()
         return scope
 
-    def wait(self, result: Any) -> None:
-        placement.wait(result)
+    def wait(self, result: Any) -> None:  # noqa: ARG002
+        self.place.wait()
 
     def device_peak_bytes(self) -> int | None:
         return self.place.peak_bytes()

@@ -33,6 +33,10 @@ class Placement:
         """Return the context in which arrays are made on this device."""
         return jax.default_device(self.device)
 
+    def wait(self) -> None:
+        """Wait for all arrays of the device's kind: a loss may be there before the updates."""
+        jax.block_until_ready(jax.live_arrays(self.kind))
+
     def peak_bytes(self) -> int | None:
         """Return the peak memory of an accelerator; None on the CPU."""
         stats = None if self.kind == "cpu" else self.device.memory_stats()
@@ -83,11 +87,6 @@ def _set_threads(settings: Settings) -> None:
 def _has_started() -> bool:
     """Return True when JAX has made its devices; asking JAX itself would make them."""
     return bool(getattr(sys.modules.get(_RUNTIME), "_backends", None))
-
-
-def wait(result: Any) -> None:
-    """Wait for a step's result and all else: a loss may be there before the updates."""
-    jax.block_until_ready([result, *jax.live_arrays()])
 
 
 def threads() -> int:

@@ -13,6 +13,7 @@ Wait = Callable[[Any], object]  # takes what the step returned
 SynchronizeOption = Union[None, bool, Callable[[], object]]  # None: automatic; False: no wait
 NO_DEVICE = -1
 FRAMEWORKS = ("torch", "tensorflow", "jax")
+_JAX_PLATFORMS = "jax._src.xla_bridge"
 
 
 class Synchroniser(NamedTuple):
@@ -238,9 +239,20 @@ def _jax_wait(jax: Any) -> Wait:
             returned.block_until_ready()
             return
         leaves = [leaf for leaf in leaves_of(returned) if isinstance(leaf, array)]
-        jax.block_until_ready(leaves or jax.live_arrays())
+        jax.block_until_ready(leaves or _alive(jax))
 
     return wait
+
+
+def _alive(jax: Any) -> List[Any]:
+    """Return the arrays on all platforms that JAX has started.
+
+    `jax.live_arrays()` lists those of the default platform alone: with a GPU in the machine, none
+    of a step on the CPU; and it starts the platforms, where nothing has used one yet.
+    """
+    started = getattr(sys.modules.get(_JAX_PLATFORMS), "_backends", None)
+    platforms = [None] if started is None else list(started)
+    return [array for platform in platforms for array in jax.live_arrays(platform)]
 
 
 def _jax_device(jax: Any) -> str:

@@ -6,6 +6,7 @@ Real waits are in tests/integration/test_measure.py; no machine of the tests has
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -93,17 +94,7 @@ def test_jax_is_waited_for_by_what_the_step_returned_or_by_all_that_is_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second, elsewhere = Array(), Array(), Array()
-    for name in ("torch", "tensorflow"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    jax = SimpleNamespace(
-        __version__="0.10.2",
-        Array=Array,
-        tree_util=SimpleNamespace(tree_leaves=nested),
-        block_until_ready=lambda arrays: [array.block_until_ready() for array in arrays],
-        live_arrays=lambda: [first, second, elsewhere],
-        default_backend=lambda: "cpu",
-    )
-    monkeypatch.setitem(sys.modules, "jax", jax)  # type: ignore[arg-type]
+    jax_with(monkeypatch, {None: [first, second, elsewhere]})
     wait = find_synchroniser().finish
     wait(first)
     assert (first.waits, second.waits, elsewhere.waits) == (1, 0, 0)
@@ -112,3 +103,34 @@ def test_jax_is_waited_for_by_what_the_step_returned_or_by_all_that_is_alive(
     for without_arrays in (None, 3, ()):
         wait(without_arrays)
     assert (first.waits, second.waits, elsewhere.waits) == (4, 4, 3)
+
+
+def test_a_step_on_the_cpu_of_a_machine_with_a_gpu_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_cpu, on_gpu = Array(), Array()
+    jax_with(monkeypatch, {None: [on_gpu], "cuda": [on_gpu], "cpu": [on_cpu]})
+    started: dict[str, object] = {}
+    platforms = SimpleNamespace(_backends=started)
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", platforms)  # type: ignore[arg-type]
+    wait = find_synchroniser().finish
+    wait(None)
+    assert (on_cpu.waits, on_gpu.waits) == (0, 0)  # listing them would start the devices
+    started.update(cpu=None, cuda=None)
+    wait(None)
+    assert (on_cpu.waits, on_gpu.waits) == (1, 1)
+
+
+def jax_with(monkeypatch: pytest.MonkeyPatch, alive: Mapping[str | None, Sequence[Array]]) -> None:
+    """Put a JAX with arrays on some platforms among the modules; None: the default platform."""
+    for name in ("torch", "tensorflow"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    jax = SimpleNamespace(
+        __version__="0.10.2",
+        Array=Array,
+        tree_util=SimpleNamespace(tree_leaves=nested),
+        block_until_ready=lambda arrays: [array.block_until_ready() for array in arrays],
+        live_arrays=lambda platform=None: alive[platform],
+        default_backend=lambda: "cpu",
+    )
+    monkeypatch.setitem(sys.modules, "jax", jax)  # type: ignore[arg-type]
